@@ -1,7 +1,8 @@
 """Read the change events in the records of formats that no layout can describe (semantics.md section 1, "Records").
 
-A record of Canal, DynamoDB, MongoDB or wal2json, or a row that Debezium unwrapped, becomes change events first, and an engine
-matches each of them. The engine's layout describes these events, not the record. The rest of the record is their `envelope`.
+A record of Canal, DynamoDB, MongoDB, pgoutput or wal2json, or a row that Debezium unwrapped, becomes change events first, and
+an engine matches each of them. The engine's layout describes these events, not the record. The rest of the record is their
+`envelope`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 from streamer.cdc import canal, debezium, dynamodb, mongodb, wal2json
 from streamer.cdc.envelopes import envelopes
 from streamer.cdc.messages import ChangeEvent, columns_within
+from streamer.cdc.stream import Stream, message_of
 from streamer.errors import EventCode, EventError, Ignored
 from streamer.events.layout import IGNORE, EventLayout
 from streamer.events.literal_json import parsed, too_deep, written
@@ -29,17 +31,24 @@ _AROUND: Final = 1
 
 
 def read_events(
-    event: EventSource, *, layout: EventLayout, limits: Limits, default: Default | None = None, **names: str | None
+    event: EventSource,
+    *,
+    layout: EventLayout,
+    limits: Limits,
+    default: Default | None = None,
+    stream: Stream | None = None,
+    **names: str | None,
 ) -> list[Event]:
     """Return the events in a record: itself, or its changes, at least one. See `read_event` for the arguments and errors.
 
     Args:
+        stream: reads the events if they are messages of one.
         names: `default_tenant`, `tenant` and `collection`.
     """
     if not layout.has_changes:
         return [read_event(event, layout=layout, limits=limits, default=default, **names)]
     read = []
-    for number, change in enumerate(changes(event, layout=layout, limits=limits, default=default), 1):
+    for number, change in enumerate(changes(event, layout=layout, limits=limits, default=default, stream=stream), 1):
         try:
             read.append(read_change(change, layout=layout, limits=limits, **names))
         except EventError as error:
@@ -63,7 +72,14 @@ def _wider(limits: Limits) -> Limits:
     )
 
 
-def changes(record: EventSource, *, layout: EventLayout, limits: Limits, default: Default | None = None) -> list[bytes]:
+def changes(
+    record: EventSource,
+    *,
+    layout: EventLayout,
+    limits: Limits,
+    default: Default | None = None,
+    stream: Stream | None = None,
+) -> list[bytes]:
     """Return the change events in a record as JSON texts, at least one.
 
     Raises:
@@ -74,6 +90,8 @@ def changes(record: EventSource, *, layout: EventLayout, limits: Limits, default
         record = encode(record)
     if (blank := nothing(record, limits)) is not None:
         raise IgnoredEvent(blank)
+    if layout.format == "pgoutput":
+        return _of_message(record, stream, limits)
     name = layout.format or ""
     # It has the errors of any other event first.
     document = read_object(record, layout=layout, limits=limits, default=default)
@@ -90,6 +108,23 @@ def changes(record: EventSource, *, layout: EventLayout, limits: Limits, default
     return texts
 
 
+def _of_message(message: EventSource, stream: Stream | None, limits: Limits) -> list[bytes]:
+    if stream is None:
+        raise EventError(EventCode.WRONG_TYPE, "pgoutput: a message needs those before it: match it with an engine")
+    if (length := len(message_of(message))) > (most := limits.max_event_bytes):
+        raise EventError(EventCode.TOO_LONG, f"{length} bytes, at most {most} are allowed", offset=most)
+    texts = stream.changes(message)
+    if sum(map(len, texts)) > most * _MOST:
+        raise _too_long(most * _MOST)
+    if not texts:
+        raise IgnoredEvent(Ignored.TYPE)
+    return texts
+
+
+def _too_long(most: int) -> EventError:
+    return EventError(EventCode.TOO_LONG, f"the changes of the record have more than {most} bytes together")
+
+
 def _written(found: list[ChangeEvent], most: int) -> list[bytes]:
     texts = []
     length = 0
@@ -99,7 +134,7 @@ def _written(found: list[ChangeEvent], most: int) -> list[bytes]:
         texts.append(written(event).encode())
         length += len(texts[-1])
         if length > most:
-            raise EventError(EventCode.TOO_LONG, f"the changes of the record have more than {most} bytes together")
+            raise _too_long(most)
     return texts
 
 

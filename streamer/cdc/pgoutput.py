@@ -49,6 +49,13 @@ _TYPED: Final = Struct(">Ii")
 _IGNORED: Final = {kind: written(no_change(what)).encode() for kind, what in ((0x54, "a truncate"), (0x4D, "a message"))}
 #: The kinds of message that other protocol versions add.
 _STREAMED: Final = b"SEcAbPKrp"
+_BEGINNING: Final = "read the stream from its beginning"
+#: The most tables and types of a stream, and the most bytes of the messages that describe them.
+MOST_TABLES: Final = 100_000
+MOST_BYTES: Final = 64 << 20
+#: The hex digits of whole bytes.
+_DIGITS: Final = b"0123456789abcdefABCDEF"
+_PAIRS: Final = re.compile(rb"(?:[0-9a-fA-F]{2})*").match
 
 
 class Begin(NamedTuple):
@@ -103,10 +110,12 @@ class Table:
     Args:
         collection: `schema.table`.
         key: the names of its key columns.
+        named: `"schema":…,"table":…` for envelopes.
     """
 
-    def __init__(self, collection: str, columns: Sequence[Column], key: Sequence[str]) -> None:
+    def __init__(self, collection: str, columns: Sequence[Column], key: Sequence[str], named: str = "") -> None:
         self.columns = columns
+        self.named = named
         self._read = [(encode_basestring(column.name) + ":", column.convert) for column in columns]
         self._collection = f'"collection":{encode_basestring(collection)},'
         self._pointers = [encode_basestring(encode_pointer(("data", column.name))) for column in columns]
@@ -115,7 +124,7 @@ class Table:
         self._key = [places[name] for name in key] if all(name in places for name in key) else []
 
     def insert(self, row: Row, ts: str) -> Change:
-        """Return the event of a new row. *ts* is `"ts":…,` or empty."""
+        """Return the event of a new row. *ts* is `"ts":…,`, also with an envelope, or empty."""
         text = f'{{"type":"insert",{self._collection}{ts}"data":{{{self._members(row, "data")}}}{self._unknown(row)}}}'
         return text.encode(), self._key_of(row)
 
@@ -186,13 +195,19 @@ class Decoder:
     Args:
         keys: returns the names of the primary key's columns for a `schema.table`, or None. The decoder calls it for tables whose
             replica identity does not name a key: FULL and NOTHING. If the key is unknown, a change of the key is an update.
+        has_envelope: whether each change has its action, table and transaction as `envelope`.
     """
 
-    def __init__(self, keys: Callable[[str], Sequence[str] | None] | None = None) -> None:
+    def __init__(self, keys: Callable[[str], Sequence[str] | None] | None = None, *, has_envelope: bool = False) -> None:
         self._keys = keys
+        self._has_envelope = has_envelope
         self._tables: dict[int, Table] = {}
         self._types: dict[int, Convert] = {}
+        #: The lengths of the messages that described tables and types, by kind and number.
+        self._lengths: dict[tuple[int, int], int] = {}
+        self._bytes = 0
         self._ts: str | None = None
+        self._transaction = ""
 
     def decode(self, message: bytes) -> list[ChangeEvent]:
         """Return the changes in a message, as `read` does. Any other message gives an event that the engine ignores.
@@ -204,7 +219,7 @@ class Decoder:
         if isinstance(found, Begin | Commit):
             return [no_change(f"the {'begin' if isinstance(found, Begin) else 'commit'} of a transaction")]
         if not found:
-            return [no_change("a description of a table or a type")]
+            return [no_change("a description of a table or a type" if message[:1] != b"O" else "the origin of a transaction")]
         return [parsed(text, _WHAT) for text, _ in found]
 
     def read(self, message: bytes) -> Begin | Commit | list[Change]:
@@ -218,8 +233,6 @@ class Decoder:
         """
         try:
             return self._read(message)
-        except UnicodeDecodeError:
-            raise EventError(EventCode.BAD_UTF8, f"{_WHAT}: invalid UTF-8") from None
         except (struct.error, IndexError, _Cut):
             raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: the message is cut off", offset=len(message)) from None
 
@@ -228,9 +241,10 @@ class Decoder:
         if kind in b"IUD":
             return self._change(message, kind)
         if kind == 0x42:  # B
-            lsn, us, _ = _BEGIN.unpack_from(message, 1)
+            lsn, us, xid = _BEGIN.unpack_from(message, 1)
             begin = Begin(lsn, us // 1000 + _EPOCH)
             self._ts = f'"ts":{begin.ts},'
+            self._transaction = f'"xid":{xid},"lsn":"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"'
             return begin
         if kind == 0x43:  # C
             _, lsn, end, _ = _COMMIT.unpack_from(message, 1)
@@ -251,9 +265,12 @@ class Decoder:
         (relation,) = _RELATION.unpack_from(message, 1)
         table, ts = self._tables.get(relation), self._ts
         if table is None:
-            raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: a change of table {relation}, which no message described", offset=1)
+            reason = f"{_WHAT}: a change of table {relation}, which no message described: {_BEGINNING}"
+            raise EventError(EventCode.BAD_VALUE, reason, offset=1)
         if ts is None:
-            raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: a change outside of a transaction", offset=0)
+            raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: a change outside of a transaction: {_BEGINNING}", offset=0)
+        if self._has_envelope:
+            ts += f'"envelope":{{"action":"{kind:c}",{table.named},{self._transaction}}},'
         old: Row | None = None
         at = 5
         mark = message[at]
@@ -284,18 +301,55 @@ class Decoder:
             type_oid, _ = _TYPED.unpack_from(message, at)
             at += 8
             columns.append(Column(column, self._types.get(type_oid) or converter(type_oid), is_key))
-        collection = f"{schema or 'pg_catalog'}.{name}"
+        schema = schema or "pg_catalog"
+        collection = f"{schema}.{name}"
         key: Sequence[str] = [column.name for column in columns if column.is_key]
         if identity == 0x66 or not key:  # FULL marks all columns
             key = (self._keys(collection) if self._keys is not None else None) or ()
-        self._tables[relation] = Table(collection, columns, key)
+        self._remember(0x52, relation, len(message))
+        named = f'"schema":{encode_basestring(schema)},"table":{encode_basestring(name)}'
+        self._tables[relation] = Table(collection, columns, key, named)
 
     def _type(self, message: bytes) -> None:
         """Remember a type that is not built in. For a domain, the message names its base type."""
         (oid,) = _RELATION.unpack_from(message, 1)
         schema, at = _string(message, 5)
         name, _ = _string(message, at)
+        self._remember(0x59, oid, len(message))
         self._types[oid] = named_converter(schema, name)
+
+    def _remember(self, kind: int, number: int, length: int) -> None:
+        """Make room for the description of a table or a type, in place of a former one. Raises EventError."""
+        former = self._lengths.get((kind, number))
+        total = self._bytes - (former or 0) + length
+        most = ""
+        if former is None and len(self._lengths) >= MOST_TABLES:
+            most = f"more than {MOST_TABLES:,} tables and types"
+        elif total > MOST_BYTES:
+            most = f"descriptions of tables of more than {MOST_BYTES:,} bytes together"
+        if most:
+            raise EventError(EventCode.TOO_LONG, f"{_WHAT}: {most}: publish fewer tables", offset=0)
+        self._bytes = total
+        self._lengths[kind, number] = length
+
+
+def bytes_of(record: bytes) -> bytes:
+    """Return the bytes of a message that is given as they are, or in hex as `\\x…`, which is how psql prints them.
+
+    No message begins with a backslash.
+
+    Raises:
+        EventError: the hex is not whole bytes.
+    """
+    if not record.startswith(b"\\x"):
+        return record
+    digits = record[2:].rstrip()
+    pairs = _PAIRS(digits)
+    end = pairs.end() if pairs is not None else 0
+    if end < len(digits):
+        end += digits[end] in _DIGITS
+        raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: expected a pair of hex digits", offset=2 + end)
+    return bytes.fromhex(digits.decode())
 
 
 class _Cut(Exception):
@@ -307,7 +361,15 @@ def _string(message: bytes, at: int) -> tuple[str, int]:
     end = message.find(b"\0", at)
     if end < 0:
         raise _Cut
-    return message[at:end].decode(), end + 1
+    try:
+        return message[at:end].decode(), end + 1
+    except UnicodeDecodeError as bad:
+        raise _ill_formed(at, bad) from None
+
+
+def _ill_formed(at: int, bad: UnicodeDecodeError) -> EventError:
+    """Return the error for a text at an offset that is not UTF-8."""
+    return EventError(EventCode.BAD_UTF8, f"{_WHAT}: invalid UTF-8", offset=at + bad.start)
 
 
 def _row(table: Table, message: bytes, at: int) -> tuple[Row, int]:
@@ -324,7 +386,12 @@ def _row(table: Table, message: bytes, at: int) -> tuple[Row, int]:
         if kind == 0x74:  # t
             begin = at + 5
             at = begin + length_at(message, at + 1)[0]
-            add(str(message[begin:at], "utf-8"))
+            if at > len(message):
+                raise _Cut
+            try:
+                add(str(message[begin:at], "utf-8"))
+            except UnicodeDecodeError as bad:
+                raise _ill_formed(begin, bad) from None
         elif kind == 0x6E:  # n
             row.append(None)
             at += 1
@@ -334,15 +401,14 @@ def _row(table: Table, message: bytes, at: int) -> tuple[Row, int]:
         else:
             reason = "binary, which was not requested" if kind == 0x62 else f"byte {kind}, and n, t or u was expected"
             raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: a value is {reason}", offset=at)
-    if at > len(message):
-        raise _Cut
     return row, at
 
 
 # Values
 
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)").fullmatch
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?").fullmatch
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
+_HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})*").fullmatch
 _ZONED: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9:]{8}(?:\.[0-9]+)?)([+-][0-9]{2})(:[0-9]{2})?").fullmatch
 #: A token of an array: a brace or comma, a quoted element, or a plain element.
 _TOKEN: Final = re.compile(r'([{},])|"((?:[^"\\]|\\.)*)"|([^{},"\\]+)', re.DOTALL)
@@ -355,14 +421,14 @@ _MOST_DIGITS: Final = 308
 
 def _integer(text: str) -> str:
     if not (text.isdigit() and text.isascii() and text[0] != "0") and _INTEGER(text) is None:
-        raise ValueError(f"{text[:60]!r} is not an integer")
+        raise ValueError(f"{text[:40]!r} is not an integer")
     return text
 
 
 def _number(text: str) -> str:
     if _NUMBER(text) is None:
         if (word := _NO_NUMBERS.get(text)) is None:
-            raise ValueError(f"{text[:60]!r} is not a number")
+            raise ValueError(f"{text[:40]!r} is not a number")
         return word
     # An engine compares numbers as float64, so a longer number stays a string.
     return text if len(text) <= _MOST_DIGITS or len(text.partition(".")[0]) <= _MOST_DIGITS else encode_basestring(text)
@@ -370,7 +436,7 @@ def _number(text: str) -> str:
 
 def _boolean(text: str) -> str:
     if text not in ("t", "f"):
-        raise ValueError(f"{text[:60]!r} is neither t nor f")
+        raise ValueError(f"{text[:40]!r} is neither t nor f")
     return "true" if text == "t" else "false"
 
 
@@ -382,8 +448,12 @@ def _document(text: str) -> str:
 
 
 def _bytes(text: str) -> str:
-    # The other output format (`bytea_output = escape`) stays text.
-    return f'"{base64.b64encode(bytes.fromhex(text[2:])).decode()}"' if text.startswith("\\x") else encode_basestring(text)
+    if not text.startswith("\\x"):
+        # The other output format (`bytea_output = escape`).
+        return encode_basestring(text)
+    if _HEX(text, 2) is None:
+        raise ValueError(f"{text[:40]!r} is not hex")
+    return f'"{base64.b64encode(bytes.fromhex(text[2:])).decode()}"'
 
 
 def _zoned(text: str) -> str:
@@ -426,7 +496,7 @@ def _array(convert: Convert) -> Convert:
             else:
                 break
         if depth or at < len(body) or not parts:
-            raise ValueError(f"{text[:60]!r} is not an array")
+            raise ValueError(f"{text[:40]!r} is not an array")
         return "".join(parts)
 
     return converted

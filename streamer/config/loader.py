@@ -277,7 +277,7 @@ def _reason(kind: str, value: Any, context: Mapping[str, Any], message: str) -> 
         case "model_type" | "model_attributes_type" | "dict_type":
             return f"expected names and values, not {said}"
         case "literal_error":
-            return _one_of(str(context["expected"]), value)
+            return _one_of(str(context["expected"]), value) + _ELSEWHERE.get(str(value), "")
         case "greater_than":
             return f"expected more than {context['gt']:g}, not {said}"
         case "greater_than_equal":
@@ -288,6 +288,12 @@ def _reason(kind: str, value: Any, context: Mapping[str, Any], message: str) -> 
             return f"expected at most {context['le']:,}, not {said}"
         case _:
             return message
+
+
+#: Words that are right elsewhere, with the next step.
+_ELSEWHERE: Final = {
+    "pgoutput": "; a message needs those before it, which other sources lack after a restart: expected type: postgres",
+}
 
 
 def _one_of(expected: str, value: Any) -> str:

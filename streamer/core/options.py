@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, final, get_args
 
 from streamer.bloom.options import BloomOptions
 from streamer.cdc.changes import read_change, read_events
+from streamer.cdc.stream import Stream
 from streamer.cel_eval.registered import Functions
 from streamer.errors import ConfigError, SubscriptionError
 from streamer.events.format_options import with_options
@@ -16,9 +17,16 @@ from streamer.events.reading import EventSource
 from streamer.model import INT64_MAX, CelEvaluator, Event, Limits, TopicDialect, is_unicode
 
 
+class _WithStream:
+    """Keeps the state of an engine's stream next to its options. A copy of the options begins a stream of its own."""
+
+    __slots__ = ("_stream",)
+    _stream: Stream | None
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(_WithStream):
     """The options of an engine for a core; `Engine` documents each, and `checked` reads the user's values."""
 
     layout: EventLayout
@@ -34,6 +42,22 @@ class Options:
     default: Callable[[Any], Any] | None = None
     cel_evaluator: CelEvaluator = "native"
     cel_functions: Functions = field(default_factory=Functions)
+
+    @property
+    def stream(self) -> Stream | None:
+        """The reader of events that are messages, each of which needs those before it; None for other formats."""
+        try:
+            return self._stream
+        except AttributeError:
+            made = Stream(self.limits.max_event_bytes) if self.layout.format == "pgoutput" else None
+            object.__setattr__(self, "_stream", made)
+            return made
+
+    def changed(self, **options: Any) -> Self:
+        """Return these options with others in their place, for the same engine and its stream."""
+        made = replace(self, **options)
+        object.__setattr__(made, "_stream", self.stream)
+        return made
 
     @classmethod
     def checked(
@@ -134,6 +158,7 @@ class Options:
             tenant=tenant,
             collection=collection,
             default=self.default,
+            stream=self.stream,
         )
 
 

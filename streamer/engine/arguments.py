@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeVar
 
+from streamer.core.options import Options
 from streamer.core.protocol import Selection
+from streamer.errors import ConfigError
 from streamer.model import INT64_MAX, is_text, type_of
 from streamer.subscriptions.subscription import Subscription
 
@@ -46,6 +48,17 @@ def _rows(table: object) -> str | None:
         if hasattr(table, method):
             return call
     return None
+
+
+def check_no_stream(options: Options) -> None:
+    """Refuse to read a part of the messages of a stream, or to read them twice. Raises ConfigError."""
+    if options.stream is not None:
+        raise ConfigError(
+            "a message of pgoutput needs those before it, so an array of them is matched whole: match_arrow without max_matches; "
+            "on Spark, whose partitions have no order, decode the messages before with streamer.cdc.pgoutput, and match its "
+            "events with layout=streamer.cdc.LAYOUT",
+            place="format",
+        )
 
 
 def skips(on_error: OnError) -> bool:

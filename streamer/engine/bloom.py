@@ -12,6 +12,7 @@ from streamer.bloom.options import BloomOptions
 from streamer.bloom.state import FilterState
 from streamer.core.options import Options
 from streamer.core.protocol import Core
+from streamer.errors import ConfigError
 from streamer.locks import NO_FORK
 
 #: Fewer subscriptions can be checked as fast as a filter, so they need no upkeep.
@@ -87,7 +88,12 @@ class Bloom:
             ValueError: the lease is not positive or is more than a century, the rate is not between 0 and 1, or events cannot
                 have the name.
             TypeError: an argument has another type.
+            ConfigError: events are messages of pgoutput, each of which needs those before it.
         """
+        if self._options.stream is not None:
+            raise ConfigError(
+                "a filter reads events by themselves, and a message of pgoutput needs those before it", place="format"
+            )
         with NO_FORK:
             from streamer.bloom.shipping import Shipment, ship
         shipment = Shipment(

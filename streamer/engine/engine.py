@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final, overload
@@ -22,7 +21,7 @@ from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
 from streamer.core.protocol import Changes, Core, Held, Mode, OnBare, Selection, Source
 from streamer.effort import EFFORT
-from streamer.engine.arguments import OnError, check_positive, selection, several, skips
+from streamer.engine.arguments import OnError, check_no_stream, check_positive, selection, several, skips
 from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, apply_good, apply_lines, match_lines, write, write_lines
 from streamer.engine.bloom import Bloom
 from streamer.engine.fitting import Fitting
@@ -69,8 +68,8 @@ class Engine:
 
     Args:
         format: the wire format of events: `change` (the default), `debezium`, `debezium_unwrapped`, `maxwell`, `canal`, `dms`,
-            `wal2json`, `dynamodb`, `mongodb`, `supabase`, `hasura`, `sequin`, `cloudevents`, `eventbridge`, `sns` or `document`
-            (docs/sources.md).
+            `wal2json`, `pgoutput`, `dynamodb`, `mongodb`, `supabase`, `hasura`, `sequin`, `cloudevents`, `eventbridge`, `sns` or
+            `document` (docs/sources.md). Events of `pgoutput` are the messages of one stream, in their order.
         layout: the places of the parts of events of another shape: an `EventLayout`, or a mapping as its `from_dict` reads it.
         format_options: tables whose updates and deletes have all columns, which a record does not show, as
             `{"debezium": {"tables": {"shop.orders": {"identity": "full"}}}}`; or the table of rows that do not name theirs, as
@@ -283,7 +282,7 @@ class Engine:
     def _reconfigure(self, config: Config) -> None:
         options = config.engine_options()
         live = {name: options[name] for name in ("limits", "cache_size", "bloom", "batch_size", "threads")}
-        self._options = replace(self._options, **live)
+        self._options = self._options.changed(**live)
         self._programs.resize(self._options.cache_size)
         self._core.reconfigure(self._options)
         self._bloom.reconfigure(self._options)
@@ -614,10 +613,12 @@ class Engine:
             ImportError: pyarrow is not installed.
             TypeError: *events* is not an Arrow array of texts.
             ValueError: an array has invalid buffers, or *max_matches* is under 1.
+            ConfigError: *max_matches* is set, and events are messages of pgoutput.
         """
         threads = self._threads(threads)
         if max_matches is not None:
             check_positive("max_matches", max_matches)
+            check_no_stream(self._options)
         if tenant is not None or collection is not None:
             check_names(tenant, collection)
         return self._core.match_arrow(read_arrays(events), tenant, collection, threads, max_matches)
@@ -638,6 +639,7 @@ class Engine:
             `ArrowMatches.events` and `ArrowMatches.rejected`, as `match_arrow` returns them; a row without a tenant that was not
             rejected was ignored. With lazy validation, `match_arrow` may reject more, because it reads more of an event.
         """
+        check_no_stream(self._options)
         threads = self._threads(threads)
         if tenant is not None or collection is not None:
             check_names(tenant, collection)

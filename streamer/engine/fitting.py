@@ -84,7 +84,8 @@ def _better(events: Iterable[EventSource], layout: EventLayout) -> FormatName | 
     """Return a format that fits events in which a layout finds no part; None if it finds one, or all events are unreadable."""
     if not any(layout.pointers(part) for part in ("collection", "type", "data")):
         return None
-    read = [(event, _read(event, layout)) for event in events]
+    options = Options(layout=layout)
+    read = [(event, _read(event, options)) for event in events]
     bare = [event for event, found in read if found is Ignored.NO_CHANGE or _is_bare(found, layout)]
     if not bare or any(isinstance(found, Event) and not _is_bare(found, layout) for _, found in read):
         return None
@@ -125,8 +126,8 @@ def detect(events: Iterable[EventSource]) -> list[Fit]:
 
 
 def _of_format(name: FormatName, events: Iterable[EventSource]) -> tuple[int, Fit]:
-    layout = EventLayout.preset(name)
-    return _scored(name, (_read(event, layout) for event in events))
+    options = Options(layout=EventLayout.preset(name))
+    return _scored(name, (_read(event, options) for event in events))
 
 
 def _scored(name: str, found: Iterable[Event | Ignored | None]) -> tuple[int, Fit]:
@@ -141,9 +142,9 @@ def _parts(event: Event) -> int:
     return (event.type is not None) + (event.collection is not None) if has_document else 0
 
 
-def _read(event: EventSource, layout: EventLayout) -> Event | Ignored | None:
+def _read(event: EventSource, options: Options) -> Event | Ignored | None:
     try:
-        return Options(layout=layout).read(event, None, None)
+        return options.read(event, None, None)
     except IgnoredEvent as ignored:
         return ignored.reason
     except EventError:

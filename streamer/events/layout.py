@@ -21,6 +21,7 @@ FormatName = Literal[
     "canal",
     "dms",
     "wal2json",
+    "pgoutput",
     "dynamodb",
     "mongodb",
     "supabase",
@@ -44,6 +45,7 @@ RecordFormat = Literal[
     "dynamodb",
     "mongodb",
     "wal2json",
+    "pgoutput",
     "debezium_unwrapped",
     "cdc",
 ]
@@ -53,10 +55,8 @@ UNTYPED = "none"
 MEANINGS = (*EVENT_TYPES, IGNORE, UNTYPED)
 NoChange = Literal["match", "ignore"]
 PARTS = ("id", "tenant", "collection", "type", "ts", "topic", "data", "before", "unknown")
-#: The formats that only a decoder of `streamer.cdc` reads.
-DECODED = ("pgoutput",)
 #: The formats whose records have change events in them, which are what the layout describes; `cdc` is such an event.
-WITH_CHANGES = ("canal", "dynamodb", "mongodb", "wal2json", "debezium_unwrapped")
+WITH_CHANGES = ("canal", "dynamodb", "mongodb", "wal2json", "pgoutput", "debezium_unwrapped")
 #: Those of them, and of events, whose rows may be declared whole.
 _MAY_BE_WHOLE = (None, "canal", "wal2json", "debezium_unwrapped", "cdc")
 #: The prefix of the members that Debezium's transform adds to a row, unless its `add.fields.prefix` is another one.
@@ -252,6 +252,8 @@ class EventLayout:
         - `canal`, `dynamodb`, `mongodb`, `wal2json`: records of Canal (flat messages), DynamoDB Streams, MongoDB's change streams
           and wal2json (format version 2). An engine reads the change events in a record, which have the parts of `change`, and
           matches each. `before` is partial; the rest of the record is its `envelope`.
+        - `pgoutput`: messages of PostgreSQL's own plugin, protocol version 1, as bytes or in hex. Each needs those before it,
+          which describe its table: an engine reads one stream, in its order. Its changes are as those of `wal2json`.
         - `debezium_unwrapped`: rows that Debezium's transform ExtractNewRecordState left, with the fields that it adds: `__op`,
           `__table`. Without `__op` the type is unknown. The row before an update is unknown.
         - `dms`: a row of AWS DMS, as it writes to Kinesis and Kafka. The collection is `schema-name.table-name`, a row of the
@@ -356,12 +358,6 @@ def unknown_format(name: object) -> str:
     """Return why *name* is no format that an engine reads."""
     if not isinstance(name, str):
         return f"expected the name of a format, not {type(name).__name__}"
-    if name in DECODED:
-        return (
-            f"messages of {name} are binary, and each needs those before it, which describe its table: use a source of a service "
-            f"(type: postgres), or the decoder streamer.cdc.{name} in Python, whose events an engine with "
-            "layout=streamer.cdc.LAYOUT reads"
-        )
     near = _did_you_mean(name[:80].lower(), EventLayout.PRESETS)
     return f"unknown format {name[:80]!r}; expected one of {', '.join(EventLayout.PRESETS)}{near}"
 

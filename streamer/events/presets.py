@@ -35,7 +35,7 @@ def preset(name: FormatName) -> EventLayout:
     """Return the layout of a format; see `EventLayout.preset`, which refuses other names."""
     if name == "change":
         return EventLayout()
-    if name in ("canal", "debezium_unwrapped", "dynamodb", "mongodb", "wal2json"):
+    if name in ("canal", "debezium_unwrapped", "dynamodb", "mongodb", "pgoutput", "wal2json"):
         return EventLayout(tenant=None, topic=None, envelope="/envelope", before_holds="partial", format=name)
     if name == "debezium":
         return EventLayout(

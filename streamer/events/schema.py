@@ -41,7 +41,10 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
     if layout.has_changes:
         # The layout describes the changes in a record, not the record.
         whole = f"A record of {layout.format}; null is one without a value, which has no matches."
-        return {"$schema": DRAFT, "title": "Streamer's event", "description": whole, "type": ["object", "null"]}
+        kind: Schema = {"type": ["object", "null"]}
+        if layout.format == "pgoutput":
+            kind = {"type": ["string", "null"], "pattern": r"^(\\x([0-9a-fA-F]{2})*)?\s*$"}
+        return {"$schema": DRAFT, "title": "Streamer's event", "description": whole, **kind}
     schema: Schema = {}
     for part in PARTS:
         for pointer in layout.pointers(part):

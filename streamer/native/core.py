@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar, final
 
 from streamer import _native
+from streamer.cdc.stream import message_of
 from streamer.cel_eval.cache import ProgramCache, ProgramCounts
 from streamer.cel_eval.errors import ErrorLog
 from streamer.cel_eval.registered import Functions
@@ -133,6 +134,8 @@ class Host:
         """
         if event is None:
             return b"null"
+        if self.options.stream is not None:
+            return message_of(event)
         if isinstance(event, str):
             return encode(event)
         if isinstance(event, bytes | bytearray | memoryview):
@@ -256,6 +259,7 @@ class NativeCore(_native.Core):
                 bloom=_phase1(options),
                 portable=options.cel_evaluator == "portable",
                 seed=seed,
+                stream=None if options.stream is None else options.stream.native(),
             )
         except ValueError as error:
             raise ConfigError(str(error), place="layout") from None

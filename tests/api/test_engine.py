@@ -255,12 +255,6 @@ def test_the_name_of_a_format_as_the_layout_still_works_and_names_the_option(eng
     assert e.match({"op": "t"}).ignored == "type"
 
 
-def test_a_format_that_needs_a_decoder_names_it(engine: MakeEngine) -> None:
-    with pytest.raises(ConfigError, match=r"streamer\.cdc\.pgoutput .*layout=streamer\.cdc\.LAYOUT"):
-        engine(format="pgoutput")
-    assert streamer.cdc.pgoutput.Decoder().decode
-
-
 DELETED = (
     '{"op": "d", "before": {"id": 7, "note": null}, "source": {"connector": "postgresql", "schema": "shop", "table": "orders"}}'
 )

@@ -182,7 +182,6 @@ def test_layout_tenant_and_collection_may_be_given(run: Run, place: Path) -> Non
     [
         (("--format", "nosuch"), b"--format nosuch: unknown format 'nosuch'; expected one of change, debezium, "),
         (("--format", "json"), b"; for the output set --output json\n"),
-        (("--format", "pgoutput"), b"streamer.cdc.pgoutput"),
         (("--layout", "nosuch"), b"--layout nosuch: No such file or directory"),
         (("--format", "change", "--layout", "subs.jsonl"), b"set --format or --layout, not both"),
     ],

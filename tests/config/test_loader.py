@@ -111,7 +111,7 @@ zzz: 1
         "s.yaml:2:44: matching.cel.evaluation_timeout: expected a duration such as 24h, 1h30m, 100ms or PT15M "
         "(units: w, d, h, m, s, ms, us); 5 has no unit",
         "s.yaml:3:11: matching.layout: unknown layout 'debezum'; expected one of change, debezium, "
-        "debezium_unwrapped, maxwell, canal, dms, wal2json, dynamodb, mongodb, supabase, "
+        "debezium_unwrapped, maxwell, canal, dms, wal2json, pgoutput, dynamodb, mongodb, supabase, "
         "hasura, sequin, cloudevents, eventbridge, sns, document; did you mean 'debezium'?",
         "s.yaml:4:19: matching.default_tenant: expected text, not 12; write '12' in quotes",
         "s.yaml:5:15: matching.validation: expected 'full' or 'lazy', not 'fulll'; did you mean 'full'?",
@@ -344,8 +344,10 @@ def test_events_have_a_format_or_a_layout() -> None:
     (unknown,) = wrong("matching: {format: debezum}")
     assert unknown.startswith("s.yaml:1:20: matching.format: unknown format 'debezum'; expected one of change, debezium, ")
     assert unknown.endswith("; did you mean 'debezium'?")
-    (decoded,) = wrong("matching: {format: pgoutput}")
-    assert "streamer.cdc.pgoutput" in decoded
+    (elsewhere,) = wrong("sources: {s: {type: file, path: a, format: pgoutput}}")
+    assert elsewhere.endswith(
+        "not 'pgoutput'; a message needs those before it, which other sources lack after a restart: expected type: postgres"
+    )
 
 
 def test_format_options_declare_tables_with_whole_rows() -> None:
@@ -402,7 +404,7 @@ matching:
     ) == [
         "s.yaml:2:12: matching.threads: expected at least 1, not 0",
         "s.yaml:4:13: matching.layout.preset: unknown layout 'debezum'; expected one of change, debezium, "
-        "debezium_unwrapped, maxwell, canal, dms, wal2json, dynamodb, mongodb, supabase, "
+        "debezium_unwrapped, maxwell, canal, dms, wal2json, pgoutput, dynamodb, mongodb, supabase, "
         "hasura, sequin, cloudevents, eventbridge, sns, document; did you mean 'debezium'?",
         "s.yaml:5:11: matching.layout.data: expected a JSON Pointer, a list of them or None, not []",
         "s.yaml:6:5: matching.layout.colection: unknown name; did you mean 'collection'?",

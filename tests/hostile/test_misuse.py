@@ -157,7 +157,6 @@ def test_names_that_no_event_can_have_are_told(filled: Engine, match: Callable[.
         {"layout": 5},
         {"format": 5},
         {"format": "nope"},
-        {"format": "pgoutput"},
         {"format": "debezium", "layout": {}},
         {"layout": {"data": 5}},
         {"layout": {"preset": []}},

@@ -307,6 +307,8 @@ def test_what_a_service_cannot_do_is_said_at_once(backend: str) -> None:
     assert "sources.a.envelope: expected one of the formats canal, cloudevents, debezium, " in bare
     (apart,) = refused({"matching": {"format": "canal"}})
     assert "matching.format: a service delivers each change of a record by itself: expected format canal in a source" in apart
+    (stream,) = refused({"matching": {"format": "pgoutput"}})
+    assert "a message needs those before it, also after a restart: expected a source of type: postgres" in stream
     one = {"sources": {"a": {"type": "stdin", "format": "canal"}}, "matching": {"layout": "debezium"}}
     assert "matching.layout: sources.a.format is decoded" in refused(one)[0]
 

@@ -38,6 +38,8 @@ def fitting(loaded: Loaded, *, dev: bool = False) -> None:
     if (layout := config.matching.event_layout).has_changes:
         said = "layout" if config.matching.format is None else "format"
         reason = f"a service delivers each change of a record by itself: expected format {layout.format} in a source"
+        if layout.format == "pgoutput":
+            reason = "a message needs those before it, also after a restart: expected a source of type: postgres"
         errors.append(loaded.error(("matching", said), reason))
     for name, source in config.sources.items():
         if source.has_envelope and source.record_format not in WITH_ENVELOPE:
