@@ -49,7 +49,7 @@ from streamer.cel_eval.tree import (
     Unary,
     Variable,
 )
-from streamer.cel_eval.unknowns import MISSING, Partial, below, found_or_none, held, is_optional, select, some, variables
+from streamer.cel_eval.unknowns import MISSING, Partial, below, content, found_or_none, is_optional, select, some, variables
 from streamer.cel_eval.values import (
     KEYS,
     NONE,
@@ -299,7 +299,7 @@ class Run:
 
     def _has(self, node: Has) -> Value:
         self.charge(1)
-        target = held(_EVALUATE[type(node.target)](self, node.target))
+        target = content(_EVALUATE[type(node.target)](self, node.target))
         if target is NONE:
             return False
         if type(target) is Partial:
@@ -318,7 +318,7 @@ class Run:
                 case Select() if not is_optional(value):
                     value = select(value, step.name)
                 case Select() | OptionalSelect():
-                    inner = held(value)
+                    inner = content(value)
                     value = NONE if inner is NONE else found_or_none(select(inner, step.name), inner)
                 case Index() | OptionalIndex():
                     key = _EVALUATE[type(step.key)](self, step.key)
@@ -354,7 +354,7 @@ class Run:
 
     def _find(self, value: Value, key: Value) -> Value:
         """Return `value[?key]`, an optional."""
-        inner = held(value)
+        inner = content(value)
         if inner is NONE:
             return _strict([key]) or NONE
         return found_or_none(self._index(inner, key), inner, key)
@@ -363,7 +363,7 @@ class Run:
         """Return the result of a method of an optional that needs neither its arguments nor the unknowns; else MISSING."""
         if name not in EARLY or not (is_optional(value) or (name in LAZY and _strict([value]) is not None)):
             return MISSING
-        inner = held(value)
+        inner = content(value)
         if inner is NONE:
             return MISSING
         if not is_optional(value):
@@ -373,7 +373,7 @@ class Run:
     def _optional_macro(self, macro: Macro, value: Value) -> Value:
         if not is_optional(value):
             return _strict([value]) or no_overload(macro.name, [value])
-        inner = held(value)
+        inner = content(value)
         if inner is NONE:
             return NONE
         self.charge(1)

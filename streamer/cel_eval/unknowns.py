@@ -59,7 +59,7 @@ def is_optional(value: Value) -> bool:
     return type(value) is OptionalValue or (type(value) is Partial and type(value.value) is OptionalValue)
 
 
-def held(value: Value) -> Value:
+def content(value: Value) -> Value:
     """Return the value of an optional, NONE if it has none; any other value as it is."""
     match value:
         case OptionalValue():

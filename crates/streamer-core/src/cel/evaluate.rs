@@ -348,7 +348,7 @@ impl<'r> Run<'r> {
     fn has(&mut self, target: NodeId, name: &'r str) -> Result<Value<'r>> {
         self.charge(1)?;
         let target = self.evaluate(target)?;
-        match self.held(target) {
+        match self.content(target) {
             Some(target) => self.has_member(target, name),
             None => Ok(Value::Bool(false)),
         }
@@ -376,7 +376,7 @@ impl<'r> Run<'r> {
         for step in steps {
             value = match step {
                 Step::Select { name, .. } if !is_optional(value) => self.select(value, name),
-                Step::Select { name, .. } | Step::OptionalSelect { name, .. } => match self.held(value) {
+                Step::Select { name, .. } | Step::OptionalSelect { name, .. } => match self.content(value) {
                     Some(inner) => self.found_or_none(self.select(inner, name), &[inner]),
                     None => NONE,
                 },

@@ -119,7 +119,7 @@ impl<'r> Run<'r> {
     }
 
     /// The value of an optional, if it has one; any other value as it is.
-    pub(in super::super) fn held(&self, value: Value<'r>) -> Option<Value<'r>> {
+    pub(in super::super) fn content(&self, value: Value<'r>) -> Option<Value<'r>> {
         match value {
             Value::Optional(value) => value.copied(),
             Value::Partial(Partial { value: Value::Optional(value), unknown }) => {
@@ -145,7 +145,7 @@ impl<'r> Run<'r> {
 
     /// `value[?key]`.
     pub(in super::super) fn find(&mut self, value: Value<'r>, key: Value<'r>) -> Result<Value<'r>> {
-        let Some(inner) = self.held(value) else { return Ok(stopped(key).unwrap_or(NONE)) };
+        let Some(inner) = self.content(value) else { return Ok(stopped(key).unwrap_or(NONE)) };
         let found = self.index(inner, key)?;
         Ok(self.found_or_none(found, &[inner, key]))
     }
@@ -160,7 +160,7 @@ impl<'r> Run<'r> {
         if !is_optional(value) {
             return stopped(value).filter(|_| row.is_lazy());
         }
-        let inner = self.held(value)?;
+        let inner = self.content(value)?;
         Some(match row.name {
             "hasValue" => Value::Bool(true),
             "or" => value,
@@ -173,7 +173,7 @@ impl<'r> Run<'r> {
         if !is_optional(value) {
             return Ok(stopped(value).unwrap_or_else(|| self.no_overload(macros::name(step.kind), &[value])));
         }
-        let (Some(inner), Some(result)) = (self.held(value), step.result) else { return Ok(NONE) };
+        let (Some(inner), Some(result)) = (self.content(value), step.result) else { return Ok(NONE) };
         self.charge(1)?;
         self.locals[step.slot as usize] = inner;
         let result = self.evaluate(result)?;
