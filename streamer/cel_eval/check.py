@@ -15,11 +15,13 @@ from typing import Literal as OneOf
 
 import re2
 
-from streamer.cel_eval.hints import hint
+from streamer.cel_eval.extensions import EXTENSIONS
+from streamer.cel_eval.hints import NO_NOW, hint
 from streamer.cel_eval.parse import MACROS, MACROS_OF_TWO, offset_of, shown
 from streamer.cel_eval.regexps import compile_regexp, regexp_error
 from streamer.cel_eval.tree import (
     At,
+    Bind,
     Call,
     Chain,
     Has,
@@ -34,6 +36,9 @@ from streamer.cel_eval.tree import (
     Method,
     Node,
     Operation,
+    OptionalIndex,
+    OptionalItem,
+    OptionalSelect,
     Paren,
     Select,
     Step,
@@ -52,11 +57,13 @@ from streamer.cel_eval.types import (
     METHODS,
     NUMERIC,
     OPERATORS,
+    OPTIONAL,
     ORDERED,
     TYPE,
     VARIABLES,
     Type,
     comparable,
+    extension_overloads,
     join,
     join_elements,
     list_of,
@@ -123,7 +130,7 @@ def _error(reason: str, at: At) -> CelError:
 
 
 def _a(kind: Type) -> str:
-    return f"{'an' if kind.name[0] in 'iu' else 'a'} {kind}"
+    return f"{'an' if kind.name[0] in 'iuo' else 'a'} {kind}"
 
 
 def _listed(kinds: Iterable[Type]) -> str:
@@ -132,6 +139,9 @@ def _listed(kinds: Iterable[Type]) -> str:
 
 #: RE2 compiles about a million a second, and 16 KiB of source may contain hundreds of large regexps.
 MAX_REGEXP_INSTRUCTIONS: Final = 250_000
+
+#: Macros over an optional.
+OF_OPTIONALS: Final = frozenset({"optMap", "optFlatMap"})
 
 _ARITHMETIC: Final = frozenset("+-*/%")
 
@@ -333,7 +343,12 @@ class _Checker:
             return self._call_registered(node.name, node.args, len(node.args), node.at)
         if node.name not in FUNCTIONS:
             raise _error(self._unknown_function(node.name, node.at), node.at)
-        result = self._resolve(f"{node.name}()", FUNCTIONS[node.name], node.args, node.at)
+        overloads = FUNCTIONS[node.name]
+        if node.name in EXTENSIONS and EXTENSIONS[node.name].takes_many:
+            if not node.args:
+                raise _error(f"{node.name}() takes at least 1 argument, not 0", node.at)
+            overloads = extension_overloads(node.name, len(node.args))
+        result = self._resolve(f"{node.name}()", overloads, node.args, node.at)
         if node.name == "matches":
             self._constant_regexp(node.args[1])
         return result
@@ -350,7 +365,7 @@ class _Checker:
 
     def _unknown_function(self, name: str, at: At) -> str:
         if name == "now":
-            return "there is no now(): an expression means the same whenever it is evaluated; the event's time is `ts`"
+            return f"there is no now(): {NO_NOW}"
         if name == "has":
             return "has() takes one argument, a field, as in has(data.a)"
         if name in METHODS or name in MACROS or name in MACROS_OF_TWO:
@@ -393,6 +408,21 @@ class _Checker:
             return self._name(node)
         return self._chain(node, whole=False) if isinstance(node, Chain) else _TYPE_OF[type(node)](self, node)
 
+    def _bind(self, node: Bind) -> Type:
+        kind = _TYPE_OF[type(node.value)](self, node.value)
+        node.slot = len(self._scope)
+        self._scope.append((node.name, kind))
+        self.found.slots = max(self.found.slots, len(self._scope))
+        result = _TYPE_OF[type(node.result)](self, node.result)
+        del self._scope[node.slot :]
+        return result
+
+    def _optional_item(self, node: OptionalItem) -> Type:
+        kind = _TYPE_OF[type(node.inner)](self, node.inner)
+        if kind not in (OPTIONAL, DYN):
+            raise _error(f"`?` takes an optional, not {_a(kind)}", node.at)
+        return DYN
+
     # --- chains
 
     def _chain(self, node: Chain, *, whole: bool = True) -> Type:
@@ -411,6 +441,12 @@ class _Checker:
                 return self._field(kind, step.name, step.at)
             case Index():
                 return self._index(kind, step)
+            case OptionalSelect():
+                self._field(kind, step.name, step.at)
+                return OPTIONAL
+            case OptionalIndex():
+                self._index(kind, step)
+                return OPTIONAL
             case Method():
                 return self._method(kind, step)
             case Macro():
@@ -418,14 +454,16 @@ class _Checker:
 
     @staticmethod
     def _field(kind: Type, name: str, at: At) -> Type:
-        if kind == DYN:
-            return DYN
+        if kind in (DYN, OPTIONAL):
+            return kind
         if kind.name != "map":
             raise _error(f"{_a(kind)} has no fields, so no `{shown(name)}`", at)
         return kind.params[1]
 
-    def _index(self, kind: Type, step: Index) -> Type:
+    def _index(self, kind: Type, step: Index | OptionalIndex) -> Type:
         key = _TYPE_OF[type(step.key)](self, step.key)
+        if kind == OPTIONAL:
+            return OPTIONAL
         fits = {"list": key in (INT, DYN), "map": kind.name == "map" and comparable(key, kind.params[0]), "dyn": True}
         if not fits.get(kind.name, False):
             raise _error(f"[] does not take {_listed([kind, key])}", step.at)
@@ -446,13 +484,20 @@ class _Checker:
 
     def _macro(self, kind: Type, step: Macro) -> Type:
         two = len(step.names) == 2
+        optional = step.name in OF_OPTIONALS
         match kind.name:
-            case "list":
-                kinds = [INT, kind.params[0]] if two else [kind.params[0]]
-            case "map":
-                kinds = list(kind.params) if two else [kind.params[0]]
             case "dyn":
                 kinds = [DYN] * len(step.names)
+            case "optional_type" if optional:
+                kinds = [DYN]
+            case _ if optional:
+                raise _error(f"{step.name}() is called on an optional, not on {_a(kind)}", step.at)
+            case "list":
+                kinds = [INT, kind.params[0]] if two else [kind.params[0]]
+            case "map" if step.name != "sortBy":
+                kinds = list(kind.params) if two else [kind.params[0]]
+            case _ if step.name == "sortBy":
+                raise _error(f"sortBy() goes over a list, not over {_a(kind)}", step.at)
             case _:
                 raise _error(f"{step.name}() goes over a list or a map, not over {_a(kind)}", step.at)
         step.slot = len(self._scope)
@@ -464,7 +509,11 @@ class _Checker:
         result = BOOL if step.result is None else _TYPE_OF[type(step.result)](self, step.result)
         del self._scope[step.slot :]
         match step.name:
-            case "filter":
+            case "optMap" | "optFlatMap":
+                if step.name == "optFlatMap" and result not in (OPTIONAL, DYN):
+                    raise _error(f"the result of optFlatMap() must be an optional; this is {_a(result)}", step.at)
+                return OPTIONAL
+            case "filter" | "sortBy":
                 return list_of(kinds[0])
             case "map" | "transformList":
                 return list_of(result)
@@ -486,5 +535,7 @@ _TYPE_OF: Final[Mapping[type, Callable[[_Checker, Any], Type]]] = {
     Ternary: _Checker._ternary,
     Call: _Checker._call,
     Has: _Checker._has,
+    Bind: _Checker._bind,
+    OptionalItem: _Checker._optional_item,
     Chain: _Checker._chain,
 }

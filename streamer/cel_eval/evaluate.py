@@ -1,7 +1,8 @@
 """Evaluate a checked expression for one event (semantics.md sections 4 and 8), and count cost units (docs/cel-cost.md).
 
 Errors and unknowns are values. A strict operator evaluates every operand; its result is unknown if one is unknown, else the first
-error. `&&`, `||`, `all` and `exists` absorb both. Only the end of the budget is an exception, because no operator absorbs it.
+error. `&&`, `||`, `all` and `exists` absorb both; `or` and `orValue` evaluate their argument only for an optional without value.
+Only the end of the budget is an exception, because no operator absorbs it.
 
 An event may have unknown values, which its source left out. A map or list with an unknown value somewhere below is a `Partial`. A
 select or an index continues into it; `has`, `in` and `type()` use its known parts. For every other operator, it is unknown as a
@@ -18,10 +19,13 @@ from typing import Any, Final, final
 
 import re2
 
-from streamer.cel_eval.functions import FUNCTIONS, no_overload
+from streamer.cel_eval.extensions.lists import sorted_by
+from streamer.cel_eval.extensions.optionals import EARLY, LAZY
+from streamer.cel_eval.functions import FUNCTIONS
 from streamer.cel_eval.operators import ORDERS, double_arithmetic, int_arithmetic, invert, negate, time_arithmetic
 from streamer.cel_eval.regexps import compile_regexp, regexp_error, regexp_size
 from streamer.cel_eval.tree import (
+    Bind,
     Call,
     Chain,
     Has,
@@ -36,25 +40,31 @@ from streamer.cel_eval.tree import (
     Method,
     Node,
     Operation,
+    OptionalIndex,
+    OptionalItem,
+    OptionalSelect,
     Paren,
     Select,
     Ternary,
     Unary,
     Variable,
 )
-from streamer.cel_eval.unknowns import MISSING, Partial, below, select, variables
+from streamer.cel_eval.unknowns import MISSING, Partial, below, content, found_or_none, is_optional, select, some, variables
 from streamer.cel_eval.values import (
     KEYS,
+    NONE,
     NUMBERS,
     ORDERED,
     UNKNOWN,
     CelReason,
     Failure,
+    OptionalValue,
     UInt,
     Unknown,
     Value,
     as_key,
     from_key,
+    no_overload,
     read,
     utf8_length,
 )
@@ -177,7 +187,14 @@ class Run:
 
     def _list_literal(self, node: ListLiteral) -> Value:
         self.charge(1)
-        return self._operands(node.items)
+        values = self._operands(node.items)
+        if type(values) is not list:
+            return values
+        return [
+            value.value if type(item) is OptionalItem else value
+            for item, value in zip(node.items, values, strict=True)
+            if type(item) is not OptionalItem or value.has_value
+        ]
 
     def _map_literal(self, node: MapLiteral) -> Value:
         self.charge(1)
@@ -185,14 +202,28 @@ class Run:
         if type(values) is not list:
             return values
         made: dict[Any, Value] = {}
-        for key, value in zip(values[::2], values[1::2], strict=True):
+        for (_, written), key, value in zip(node.entries, values[::2], values[1::2], strict=True):
+            if type(written) is OptionalItem and not value.has_value:
+                continue
             if type(key) not in KEYS:
                 return Failure(CelReason.BAD_KEY, "a key of a map is a bool, an int, a uint or a string")
             self._charge_key(key)
             if as_key(key) in made:
                 return Failure(CelReason.BAD_KEY, f"a map has the key {key!r} twice")
-            made[as_key(key)] = value
+            made[as_key(key)] = value.value if type(written) is OptionalItem else value
         return made
+
+    def _optional_item(self, node: OptionalItem) -> Value:
+        value = _EVALUATE[type(node.inner)](self, node.inner)
+        if _strict([value]) is None and type(value) is not OptionalValue:
+            return no_overload("?", [value])
+        return value
+
+    def _bind(self, node: Bind) -> Value:
+        self.charge(1)
+        # An error or an unknown is the value of the name: it decides nothing if the result absorbs it.
+        self._locals[node.slot] = _EVALUATE[type(node.value)](self, node.value)
+        return _EVALUATE[type(node.result)](self, node.result)
 
     def _charge_key(self, key: Value) -> None:
         if type(key) is str:
@@ -268,7 +299,9 @@ class Run:
 
     def _has(self, node: Has) -> Value:
         self.charge(1)
-        target = _EVALUATE[type(node.target)](self, node.target)
+        target = content(_EVALUATE[type(node.target)](self, node.target))
+        if target is NONE:
+            return False
         if type(target) is Partial:
             return self._in_partial(node.name, target) if type(target.value) is dict else no_overload("has()", [target.value])
         if (stopped := _strict([target])) is not None:
@@ -282,16 +315,24 @@ class Run:
         value = _EVALUATE[type(node.base)](self, node.base)
         for step in node.steps:
             match step:
-                case Select():
+                case Select() if not is_optional(value):
                     value = select(value, step.name)
-                case Index():
-                    value = self._index(value, _EVALUATE[type(step.key)](self, step.key))
+                case Select() | OptionalSelect():
+                    inner = content(value)
+                    value = NONE if inner is NONE else found_or_none(select(inner, step.name), inner)
+                case Index() | OptionalIndex():
+                    key = _EVALUATE[type(step.key)](self, step.key)
+                    value = self._index(value, key) if type(step) is Index and not is_optional(value) else self._find(value, key)
+                case Method() if (early := self._early(step.name, value)) is not MISSING:
+                    value = early
                 case Method():
                     args = [value]
                     for arg in step.args:
                         args.append(_EVALUATE[type(arg)](self, arg))  # noqa: PERF401  a frame less
                     stopped = _strict(args)
                     value = self.called(step.name, args) if stopped is None else stopped
+                case Macro(name="optMap" | "optFlatMap"):
+                    value = self._optional_macro(step, value)
                 case Macro():
                     stopped = _strict([value])
                     value = self._macro(step, value) if stopped is None else stopped
@@ -311,10 +352,44 @@ class Run:
             return Failure(CelReason.INDEX_OUT_OF_RANGE, f"index {int(key)} of a list of {len(container)}")
         return below(container[int(key)], unknowns, str(int(key)))
 
+    def _find(self, value: Value, key: Value) -> Value:
+        """Return `value[?key]`, an optional."""
+        inner = content(value)
+        if inner is NONE:
+            return _strict([key]) or NONE
+        return found_or_none(self._index(inner, key), inner, key)
+
+    def _early(self, name: str, value: Value) -> Value:
+        """Return the result of a method of an optional that needs neither its arguments nor the unknowns; else MISSING."""
+        if name not in EARLY or not (is_optional(value) or (name in LAZY and _strict([value]) is not None)):
+            return MISSING
+        inner = content(value)
+        if inner is NONE:
+            return MISSING
+        if not is_optional(value):
+            return _strict([value])
+        return True if name == "hasValue" else value if name == "or" else inner
+
+    def _optional_macro(self, macro: Macro, value: Value) -> Value:
+        if not is_optional(value):
+            return _strict([value]) or no_overload(macro.name, [value])
+        inner = content(value)
+        if inner is NONE:
+            return NONE
+        self.charge(1)
+        self._locals[macro.slot] = inner
+        assert macro.result is not None
+        result = _EVALUATE[type(macro.result)](self, macro.result)
+        if result is UNKNOWN or type(result) is Failure:
+            return result
+        if macro.name == "optMap":
+            return some(result)
+        return result if is_optional(result) else _strict([result]) or no_overload(macro.name, [result])
+
     def _macro(self, macro: Macro, over: Value) -> Value:
         if type(over) is list:
             entries: Iterable[tuple[Value, Value]] = enumerate(over)
-        elif type(over) is dict:
+        elif type(over) is dict and macro.name != "sortBy":
             entries = ((from_key(key), value) for key, value in over.items())
         else:
             return no_overload(macro.name, [over])
@@ -330,8 +405,8 @@ class Run:
             if fold.stops_at(condition):
                 return condition
             if condition is True:
-                fold.add(key, first if macro.result is None else _EVALUATE[type(macro.result)](self, macro.result))
-        return fold.outcome()
+                fold.add(key, first, first if macro.result is None else _EVALUATE[type(macro.result)](self, macro.result))
+        return fold.outcome(self)
 
     # --- comparison
 
@@ -359,6 +434,11 @@ class Run:
                 if len(left) != len(right):
                     return False
                 pairs.append(self._entries(left, right))
+            elif type(left) is OptionalValue and type(right) is OptionalValue:
+                if left.has_value is not right.has_value:
+                    return False
+                if left.has_value:
+                    pairs.append(iter([(left.value, right.value)]))
             elif not self._equal_scalars(left, right):
                 return False
         return True if error is None else error
@@ -452,13 +532,14 @@ class Run:
 class _Fold:
     """Combines the conditions and results of a macro, one element after the other."""
 
-    __slots__ = ("_count", "_items", "_members", "_name", "_stopped")
+    __slots__ = ("_count", "_items", "_keys", "_members", "_name", "_stopped")
 
     def __init__(self, macro: Macro) -> None:
         self._name = macro.name
         self._stopped: Value = None
         self._count = 0
         self._items: list[Value] = []
+        self._keys: list[Value] = []
         self._members: dict[Any, Value] = {}
 
     def stops_at(self, condition: Value) -> bool:
@@ -468,7 +549,7 @@ class _Fold:
         self._note(_strict([condition]) or no_overload(self._name, [condition]))
         return False
 
-    def add(self, key: Value, result: Value) -> None:
+    def add(self, key: Value, element: Value, result: Value) -> None:
         """Add the result for an element whose condition is true."""
         stopped = _strict([result])
         if stopped is not None:
@@ -476,6 +557,9 @@ class _Fold:
         self._count += 1
         if self._name == "transformMap":
             self._members[as_key(key)] = result
+        elif self._name == "sortBy":
+            self._items.append(element)
+            self._keys.append(result)
         elif self._name in ("filter", "map", "transformList"):
             self._items.append(result)
 
@@ -483,7 +567,7 @@ class _Fold:
         if self._stopped is None or stopped is UNKNOWN:
             self._stopped = stopped
 
-    def outcome(self) -> Value:
+    def outcome(self, run: Run) -> Value:
         """Return the value of the macro after the last element."""
         if self._stopped is not None:
             return self._stopped
@@ -494,6 +578,8 @@ class _Fold:
                 return self._count == 1
             case "transformMap":
                 return self._members
+            case "sortBy":
+                return sorted_by(run, "sortBy", self._items, self._keys)
             case _:
                 return self._items
 
@@ -524,5 +610,7 @@ _EVALUATE: Final[Mapping[type, Callable[[Run, Any], Value]]] = {
     Operation: Run._operation,
     Call: Run._call,
     Has: Run._has,
+    Bind: Run._bind,
+    OptionalItem: Run._optional_item,
     Chain: Run._chain,
 }

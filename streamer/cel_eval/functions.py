@@ -1,4 +1,4 @@
-"""The functions of cel-spec's standard library, and `list.contains` (semantics.md section 4).
+"""The functions of cel-spec's standard library, `list.contains`, and the extensions (semantics.md section 4).
 
 `FUNCTIONS[name](run, args)` takes values that are neither errors nor unknown; for an unsupported combination of types, it returns
 `no_such_overload`. Each function charges its cost (docs/cel-cost.md) before the work.
@@ -12,18 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from streamer.cel_eval import times
-from streamer.cel_eval.values import TYPES, CelReason, Duration, Failure, Timestamp, UInt, Value, type_name
+from streamer.cel_eval.extensions import IMPLEMENTATIONS
+from streamer.cel_eval.values import TYPES, CelReason, Duration, Failure, Timestamp, UInt, Value, no_overload
 from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX
 
 if TYPE_CHECKING:
     from streamer.cel_eval.evaluate import Run
 
 Function: TypeAlias = Callable[["Run", list[Value]], Value]
-
-
-def no_overload(name: str, args: list[Value]) -> Failure:
-    """Return the error for an operator or function that does not support the types of its arguments."""
-    return Failure(CelReason.NO_SUCH_OVERLOAD, f"{name} does not take {', '.join(map(type_name, args)) or 'no arguments'}")
 
 
 # --- strings, lists, maps ---------------------------------------------------------------------------------------------
@@ -304,4 +300,5 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "type": _type,
     "dyn": _dyn,
     **{name: _part(name) for name in sorted(PARTS_OF_TIMESTAMPS)},
+    **IMPLEMENTATIONS,
 }

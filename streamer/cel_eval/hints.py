@@ -10,6 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from streamer.cel_eval.extensions import EXTENSIONS
+
+#: Why there is no clock, and an alternative.
+NO_NOW: Final = (
+    "an event must have the same answer whenever it is evaluated, after a replay too; "
+    "compare with the event's own time, as in timestamp(data.at) < ts - duration('1h')"
+)
+
 #: Words of other languages, with CEL's spelling or an alternative.
 _MEANT: Final[Mapping[str, str]] = {
     **{word: f"`{word}` is written `null`" for word in ("None", "NULL", "Null", "nil", "undefined")},
@@ -21,7 +29,7 @@ _MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("between", "BETWEEN"), "a range is two comparisons joined by `&&`"),
     **{word: f"`{word}` is written `size`" for word in ("len", "length", "count")},
     "includes": "an element is found by `in`, a part of a text by contains",
-    "now": "an expression means the same whenever it is evaluated; the event's time is `ts`",
+    "now": NO_NOW,
     "old": "the document before the change is `before`",
     "new": "the document after the change is `data`",
 }
@@ -32,29 +40,21 @@ _LEADS: Final[Mapping[str, str]] = {
     "if": "a choice is written `condition ? a : b`",
 }
 
-#: CEL's extension libraries, which are not supported, and alternatives.
+#: CEL's extension libraries that are not supported, and alternatives.
 _LIBRARIES: Final[Mapping[str, str]] = {
-    "math": "the greater of two values is `a > b ? a : b`",
-    "base64": "compare the text as it is encoded, as in data.a == 'aGk='",
-    "cel": "write the value in each place that uses it",
-    "optional": "a field that may be missing is tested by has(data.a)",
-    "sets": "write it with `in`, all and exists, as in data.a.all(x, x in [1, 2])",
-    "lists": "a list is tested by `in`, size, all and exists",
-    "strings": "a text is tested by contains, startsWith, endsWith and matches",
     "regex": "a regular expression is searched for by matches",
     "proto": "a field of the document is written `data.a`",
 }
 
 #: Methods of these libraries.
 _METHODS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        "charAt format indexOf join lastIndexOf lowerAscii quote replace reverse split substring trim upperAscii".split(),
-        "strings",
-    ),
-    **dict.fromkeys("distinct first flatten last range slice sort sortBy".split(), "lists"),
-    **dict.fromkeys("hasValue optFlatMap optMap or orValue unwrap unwrapOpt value".split(), "optional"),
     **dict.fromkeys("extract extractAll find findAll".split(), "regex"),
 }
+
+#: The functions of each namespace.
+_NAMESPACES: Final[dict[str, list[str]]] = {"cel": ["bind"]}
+for _name in sorted(name for name in EXTENSIONS if "." in name):
+    _NAMESPACES.setdefault(_name.partition(".")[0], []).append(_name.partition(".")[2])
 
 _WORD: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 #: Longer names are left out of hints.
@@ -75,6 +75,8 @@ def hint(before: str, rest: str) -> str | None:
             return f"a name with a hyphen is written as in data['{name}-{word}']"
         if rest[len(word) : len(word) + 1] == "." and not before.endswith(".") and word in _LIBRARIES:
             return _of_library(f"`{word}`", word)
+        if rest[len(word) : len(word) + 1] == "." and not before.endswith(".") and word in _NAMESPACES:
+            return f"the functions of `{word}` are {', '.join(_NAMESPACES[word])}"
         if before.endswith(".") and word in _METHODS:
             return _of_library(f"`{word}`", _METHODS[word])
         return _MEANT.get(word) or _LEADS.get(_last_word(before.rstrip(" \t\r\n\f")))
@@ -83,8 +85,6 @@ def hint(before: str, rest: str) -> str | None:
         if rest[1:2] == "~":
             return "a regular expression is searched for by matches"
         return f"`{'=' * 3 if before.endswith('==') else '='}` is written `==`"
-    if sign == "?" and before[-1:] in (".", "[", "{"):
-        return _of_library("`?`", "optional")
     if sign == ">" and before.endswith("<"):
         return "`<>` is written `!=`"
     if sign in ("&", "|"):
@@ -93,9 +93,7 @@ def hint(before: str, rest: str) -> str | None:
 
 
 def _of_library(what: str, library: str) -> str:
-    # The names of two libraries differ from the namespaces of their functions.
-    name = {"base64": "encoders", "cel": "bindings"}.get(library, library)
-    return f"{what} is of CEL's extension library {name}, which is not available here; {_LIBRARIES[library]}"
+    return f"{what} is of CEL's extension library {library}, which is not available here; {_LIBRARIES[library]}"
 
 
 def _last_word(text: str) -> str:

@@ -7,8 +7,7 @@ import operator
 from typing import Final
 
 from streamer.cel_eval import times
-from streamer.cel_eval.functions import no_overload
-from streamer.cel_eval.values import CelReason, Duration, Failure, Timestamp, UInt, Value
+from streamer.cel_eval.values import CelReason, Duration, Failure, Timestamp, UInt, Value, no_overload
 from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX
 
 ORDERS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}

@@ -16,9 +16,11 @@ from typing import Any, Final, cast
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from streamer.cel_eval.extensions import EXTENSIONS
 from streamer.cel_eval.hints import hint
 from streamer.cel_eval.tree import (
     At,
+    Bind,
     Call,
     Chain,
     Has,
@@ -32,6 +34,9 @@ from streamer.cel_eval.tree import (
     Method,
     Node,
     Operation,
+    OptionalIndex,
+    OptionalItem,
+    OptionalSelect,
     Paren,
     Select,
     Step,
@@ -58,6 +63,9 @@ MACROS: Final[dict[str, tuple[int, ...]]] = {
     "existsOne": (1,),
     "filter": (1,),
     "map": (1, 2),
+    "optFlatMap": (1,),
+    "optMap": (1,),
+    "sortBy": (1,),
 }
 #: Macros over two variables: index and element of a list, key and value of a map.
 MACROS_OF_TWO: Final[dict[str, tuple[int, ...]]] = {
@@ -124,7 +132,7 @@ def _check_tree(root: Node, limit: int) -> None:
             raise _error(
                 "beyond int, which is from -9223372036854775808 to 9223372036854775807; a uint is written with u", node.at
             )
-        if not isinstance(node, Literal | Ident | Select | Operation | Logic | Chain):
+        if not isinstance(node, Literal | Ident | Select | OptionalSelect | Operation | Logic | Chain):
             level += 1
             if level > limit:
                 what = "brackets, calls, unary operators and ternaries"
@@ -244,9 +252,24 @@ class _TreeBuilder(Transformer[Token, Any]):
         target, bracket, key, _ = parts
         return _chain(target, Index(_at(bracket), key))
 
+    def optional_select(self, parts: list[Any]) -> Node:
+        target, _, _, (at, name) = parts
+        return _chain(target, OptionalSelect(at, name))
+
+    def optional_index(self, parts: list[Any]) -> Node:
+        target, bracket, _, key, _ = parts
+        return _chain(target, OptionalIndex(_at(bracket), key))
+
+    def optional_item(self, parts: list[Any]) -> Node:
+        return OptionalItem(_at(parts[0]), parts[1])
+
     def method(self, parts: list[Any]) -> Node:
         target, _, name, _, *rest = parts
         args = rest[0] if len(rest) == 2 else []
+        if isinstance(target, Ident) and (qualified := f"{target.name}.{name}") in EXTENSIONS:
+            return Call(target.at, qualified, args)
+        if isinstance(target, Ident) and (target.name, name) == ("cel", "bind"):
+            return _bind(target.at, args)
         return _chain(target, _macro(name, args) or Method(_at(name), str(name), args))
 
     def call(self, parts: list[Any]) -> Node:
@@ -287,8 +310,8 @@ class _TreeBuilder(Transformer[Token, Any]):
     items = entries = arguments
 
     def entry(self, parts: list[Any]) -> tuple[Node, Node]:
-        key, value = parts
-        return key, value
+        *question, key, value = parts
+        return key, OptionalItem(_at(question[0]), value) if question else value
 
     def literal(self, parts: list[Any]) -> Node:
         token = parts[0]
@@ -303,6 +326,15 @@ def _chain(target: Node, step: Step) -> Node:
     return Chain(target, [step])
 
 
+def _bind(at: At, args: list[Node]) -> Bind:
+    if len(args) != 3:
+        raise _error("cel.bind() takes a name, its value and an expression, as in cel.bind(x, data.a, x > 1)", at)
+    name, value, result = args
+    if not isinstance(name, Ident) or name.rooted:
+        raise _error("cel.bind() takes the name of a variable here, as in cel.bind(x, data.a, x > 1)", name.at)
+    return Bind(at, name.name, value, result)
+
+
 def _macro(name: Token, args: list[Node]) -> Macro | None:
     for count, table in ((1, MACROS), (2, MACROS_OF_TWO)):
         if len(args) - count not in table.get(name, ()):
@@ -315,7 +347,7 @@ def _macro(name: Token, args: list[Node]) -> Macro | None:
         if count == 2 and names[0][1] == names[1][1]:
             raise _error(f"the two variables of {name}() need different names", names[1][0])
         *condition, last = args[count:]
-        if name in ("map", "transformList", "transformMap"):
+        if name in ("map", "optFlatMap", "optMap", "sortBy", "transformList", "transformMap"):
             return Macro(_at(name), str(name), names, condition[0] if condition else None, last)
         return Macro(_at(name), str(name), names, last, None)
     return None

@@ -40,13 +40,14 @@ from lark import Token, Tree
 
 from streamer.cel_eval import times
 from streamer.cel_eval.evaluate import BudgetSpentError, Run
-from streamer.cel_eval.functions import FUNCTIONS, no_overload
+from streamer.cel_eval.extensions import EXTENSIONS
+from streamer.cel_eval.functions import FUNCTIONS
 from streamer.cel_eval.program import Program, compile_cel
 from streamer.cel_eval.registered import Functions
 from streamer.cel_eval.runs import Runs
 from streamer.cel_eval.types import DYN, LITERALS, METHODS, OPERATORS, list_of, map_of, resolve
 from streamer.cel_eval.types import FUNCTIONS as CALLS
-from streamer.cel_eval.values import CelReason, Duration, Failure, Timestamp, UInt, Value
+from streamer.cel_eval.values import CelReason, Duration, Failure, Timestamp, UInt, Value, no_overload
 from streamer.extras import needed
 from streamer.model import Event, Limits
 
@@ -55,9 +56,9 @@ with needed("the portable evaluator needs cel-python", "portable"):
     from celpy.evaluation import Activation, CELEvalError, Evaluator
 
 #: Functions that use the contract's own code: those on lists, maps and types, because these values are not cel-python's here;
-#: `matches`, whose regexps have a cost and a memory limit, and for which cel-python would use the same RE2; and `string`, because
-#: cel-python writes `True`.
-OURS: Final = frozenset({"size", "contains", "matches", "type", "dyn", "string"})
+#: `matches`, whose regexps have a cost and a memory limit, and for which cel-python would use the same RE2; `string`, because
+#: cel-python writes `True`; and the extensions, which cel-python does not have.
+OURS: Final = frozenset({"size", "contains", "matches", "type", "dyn", "string", *EXTENSIONS})
 
 #: The cost of a step of the walk in native units: it takes this many times as long as a native step.
 UNIT: Final = 10

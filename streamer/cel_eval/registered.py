@@ -30,6 +30,7 @@ from streamer.cel_eval.values import (
     CelType,
     Duration,
     Failure,
+    OptionalValue,
     Timestamp,
     Value,
     as_key,
@@ -198,6 +199,8 @@ def _to_python(run: Run, value: Value) -> Any:
                 into[at] = ns // 1000 * _MICROSECOND
             case CelType(name):
                 into[at] = name
+            case OptionalValue(inner, has_value):
+                pending.append((inner if has_value else None, into, at))
     return root[0]
 
 

@@ -139,6 +139,27 @@ class Has:
 
 @final
 @dataclass(slots=True, eq=False)
+class Bind:
+    """`cel.bind(name, value, result)`. The checker sets *slot*."""
+
+    at: At
+    name: str
+    value: Node
+    result: Node
+    slot: int = -1
+
+
+@final
+@dataclass(slots=True, eq=False)
+class OptionalItem:
+    """`?value` in a list or after the key of a map: left out if the optional has no value."""
+
+    at: At
+    inner: Node
+
+
+@final
+@dataclass(slots=True, eq=False)
 class Select:
     at: At
     name: str
@@ -147,6 +168,24 @@ class Select:
 @final
 @dataclass(slots=True, eq=False)
 class Index:
+    at: At
+    key: Node
+
+
+@final
+@dataclass(slots=True, eq=False)
+class OptionalSelect:
+    """`.?name`."""
+
+    at: At
+    name: str
+
+
+@final
+@dataclass(slots=True, eq=False)
+class OptionalIndex:
+    """`[?key]`."""
+
     at: At
     key: Node
 
@@ -162,7 +201,8 @@ class Method:
 @final
 @dataclass(slots=True, eq=False)
 class Macro:
-    """`all`, `exists`, `exists_one`, `filter`, `map`, `transformList`, `transformMap` over the preceding value.
+    """`all`, `exists`, `exists_one`, `filter`, `map`, `sortBy`, `transformList`, `transformMap` over the preceding value, and
+    `optMap` and `optFlatMap`, over an optional.
 
     *names* are one or two variables, with their places; *condition* and *result* are None if the macro has none. The checker sets
     the *slot* of the first variable.
@@ -176,7 +216,7 @@ class Macro:
     slot: int = -1
 
 
-Step: TypeAlias = Select | Index | Method | Macro
+Step: TypeAlias = Select | Index | OptionalSelect | OptionalIndex | Method | Macro
 
 
 @final
@@ -192,7 +232,22 @@ class Chain:
         return self.base.at
 
 
-Node: TypeAlias = Literal | Ident | Paren | ListLiteral | MapLiteral | Unary | Operation | Logic | Ternary | Call | Has | Chain
+Node: TypeAlias = (
+    Literal
+    | Ident
+    | Paren
+    | ListLiteral
+    | MapLiteral
+    | OptionalItem
+    | Unary
+    | Operation
+    | Logic
+    | Ternary
+    | Call
+    | Has
+    | Bind
+    | Chain
+)
 
 
 def constant_path(node: Node) -> tuple[str, ...] | None:
@@ -214,8 +269,10 @@ def constant_path(node: Node) -> tuple[str, ...] | None:
 def children(node: Node | Step) -> list[Node | Step]:
     """Return the direct children of *node*, in the order of the text."""
     match node:
-        case Paren():
+        case Paren() | OptionalItem():
             return [node.inner]
+        case Bind():
+            return [node.value, node.result]
         case ListLiteral():
             return list(node.items)
         case MapLiteral():
@@ -234,7 +291,7 @@ def children(node: Node | Step) -> list[Node | Step]:
             return [node.target]
         case Chain():
             return [node.base, *node.steps]
-        case Index():
+        case Index() | OptionalIndex():
             return [node.key]
         case Macro():
             return [part for part in (node.condition, node.result) if part is not None]

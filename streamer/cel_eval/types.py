@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, final
 
+from streamer.cel_eval.extensions import EXTENSIONS
+from streamer.cel_eval.extensions.rows import NUMBER as NUMBER_NAME
 from streamer.cel_eval.functions import PARTS_OF_DURATIONS, PARTS_OF_TIMESTAMPS
 from streamer.cel_eval.values import TYPES
 
@@ -35,6 +37,9 @@ NULL: Final = Type("null_type")
 TYPE: Final = Type("type")
 TIMESTAMP: Final = Type("google.protobuf.Timestamp")
 DURATION: Final = Type("google.protobuf.Duration")
+OPTIONAL: Final = Type("optional_type")
+#: Any of the three types of numbers, as a parameter.
+NUMBER: Final = Type(NUMBER_NAME)
 
 LITERALS: Final[Mapping[type, Type]] = {kind: Type(value.name) for kind, value in TYPES.items()}
 NUMERIC: Final = frozenset({INT, UINT, DOUBLE})
@@ -145,6 +150,18 @@ OPERATORS: Final[Mapping[str, list[Overload]]] = {
 _SIZE: Final[list[Overload]] = [((kind,), INT) for kind in (STRING, BYTES, _ANY_LIST, _ANY_MAP)]
 _TEXTS: Final[list[Overload]] = [((STRING, STRING), BOOL)]
 
+
+def extension_overloads(name: str, count: int) -> list[Overload]:
+    """Return the overloads of an extension function for so many arguments."""
+    return [(tuple(map(_named, params)), _named(result)) for params, result in EXTENSIONS[name].overloads(count)]
+
+
+def _named(name: str) -> Type:
+    return _ANY_LIST if name == "list" else Type(name)
+
+
+_EXTENSIONS: Final = {name: extension_overloads(name, 1) for name in EXTENSIONS}
+
 FUNCTIONS: Final[Mapping[str, list[Overload]]] = {
     "size": _SIZE,
     "matches": _TEXTS,
@@ -158,6 +175,7 @@ FUNCTIONS: Final[Mapping[str, list[Overload]]] = {
     "duration": _from(DURATION, STRING),
     "type": [((DYN,), TYPE)],
     "dyn": [((DYN,), DYN)],
+    **{name: overloads for name, overloads in _EXTENSIONS.items() if "." in name},
 }
 
 METHODS: Final[Mapping[str, list[Overload]]] = {
@@ -174,6 +192,7 @@ METHODS: Final[Mapping[str, list[Overload]]] = {
         ]
         for name in sorted(PARTS_OF_TIMESTAMPS)
     },
+    **{name: overloads for name, overloads in _EXTENSIONS.items() if "." not in name},
 }
 
 
@@ -185,4 +204,6 @@ def resolve(overloads: Sequence[Overload], args: Sequence[Type]) -> Type | None:
 
 
 def _takes(param: Type, arg: Type) -> bool:
+    if param == NUMBER:
+        return arg in NUMERIC or arg == DYN
     return param == DYN or (arg != NULL and join(param, arg) is not None)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
 from streamer.cel_eval import times
-from streamer.cel_eval.functions import no_overload
-from streamer.cel_eval.values import UNKNOWN, CelReason, Failure, Value, read
+from streamer.cel_eval.values import NONE, UNKNOWN, CelReason, Failure, OptionalValue, Value, no_overload, read
 from streamer.model import REST, BeyondFloat64, Event, Pointer
 
 Unknowns: TypeAlias = dict[str, "Unknowns | None"]
@@ -51,6 +50,42 @@ def below(value: Any, unknowns: Unknowns, key: Value) -> Value:
             return UNKNOWN
         return Failure(CelReason.NO_SUCH_FIELD, f"no such field: {_shown(key)}")
     return read(value)
+
+
+# --- optionals: one whose value has unknowns below is a `Partial` ------------------------------------------------------
+
+
+def is_optional(value: Value) -> bool:
+    return type(value) is OptionalValue or (type(value) is Partial and type(value.value) is OptionalValue)
+
+
+def content(value: Value) -> Value:
+    """Return the value of an optional, NONE if it has none; any other value as it is."""
+    match value:
+        case OptionalValue():
+            return value.value if value.has_value else NONE
+        case Partial(OptionalValue() as optional, unknowns):
+            return Partial(optional.value, unknowns)
+        case _:
+            return value
+
+
+def some(value: Value) -> Value:
+    """Return an optional with a value, which is neither an error nor unknown."""
+    return Partial(OptionalValue(value.value), value.unknowns) if type(value) is Partial else OptionalValue(value)
+
+
+_ABSENT: Final = frozenset({CelReason.NO_SUCH_FIELD, CelReason.INDEX_OUT_OF_RANGE})
+
+
+def found_or_none(found: Value, *operands: Value) -> Value:
+    """Return the result of a select or an index of *operands* as an optional: none if only the member is missing."""
+    if found is UNKNOWN:
+        return found
+    if type(found) is not Failure:
+        return some(found)
+    is_absent = found.reason in _ABSENT and not any(type(operand) is Failure for operand in operands)
+    return NONE if is_absent else found
 
 
 def _shown(key: Value) -> str:

@@ -9,6 +9,7 @@
 | list, map | list, dict | the event's own, never changed; a map's key `true` is a `BoolKey`, since in Python `True == 1` |
 | timestamp, duration | `Timestamp`, `Duration` | whole nanoseconds |
 | type | `CelType` | |
+| optional | `OptionalValue` | |
 
 Errors and unknowns are values too (`Failure`, `UNKNOWN`), because `||`, `&&` and the macros absorb them.
 """
@@ -108,6 +109,18 @@ class Duration:
 
 @final
 @dataclass(frozen=True, slots=True)
+class OptionalValue:
+    """A value or none, as `data.?a` returns it."""
+
+    value: Any
+    has_value: bool = True
+
+
+NONE: Final = OptionalValue(None, False)
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class CelType:
     """A type as a value, such as `int` or `type(data.a)`."""
 
@@ -130,6 +143,7 @@ TYPES: Final[Mapping[type, CelType]] = {
     CelType: CelType("type"),
     Timestamp: CelType("google.protobuf.Timestamp"),
     Duration: CelType("google.protobuf.Duration"),
+    OptionalValue: CelType("optional_type"),
 }
 
 TYPE_NAMES: Final = {kind.name: kind for kind in TYPES.values()}
@@ -174,6 +188,11 @@ def from_key(key: Any) -> Value:
 def type_name(value: Value) -> str:
     """Return the name of the type of *value*, for messages."""
     return TYPES[type(value)].name
+
+
+def no_overload(name: str, args: list[Value]) -> Failure:
+    """Return the error for an operator or function that does not support the types of its arguments."""
+    return Failure(CelReason.NO_SUCH_OVERLOAD, f"{name} does not take {', '.join(map(type_name, args)) or 'no arguments'}")
 
 
 def utf8_length(value: str | bytes) -> int:

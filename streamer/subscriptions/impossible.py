@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final, get_args
 
 from streamer.cel_eval.constants import OPEN, Constants, negative_index
+from streamer.cel_eval.extensions import EXTENSIONS
+from streamer.cel_eval.extensions.optionals import LAZY
 from streamer.cel_eval.narrowing import narrowing
 from streamer.cel_eval.program import Program, compile_cel
 from streamer.cel_eval.tree import (
@@ -397,8 +399,8 @@ class _Lowering:
             match step:
                 case Index():
                     is_good = self._strict(step.key, READABLE, clauses) and is_good
-                case Method():
-                    of = READABLE if step.name == "contains" else _STRING
+                case Method() if step.name not in LAZY:
+                    of = READABLE if step.name == "contains" or step.name in EXTENSIONS else _STRING
                     is_good = self._all(step.args, of, clauses) and is_good
         return is_good
 

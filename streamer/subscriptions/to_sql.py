@@ -210,7 +210,7 @@ def _member(node: Node, field: _Field, items: Node) -> str:
 
 
 def _has(node: Has) -> str:
-    path = constant_path(node.target)
+    path = _whole_path(node.target)
     if path is None or path[0] != "data":
         raise _refused(node, "expected a field of data")
     if len(path) == 1:
@@ -231,7 +231,7 @@ def _is_type(call: Call, kinds: Sequence[Node]) -> str:
     if call.name != "type" or not (names == _NUMBERS or (len(names) == 1 and names <= _TYPES.keys())):
         raise _refused(call, "expected type(..) == and string, bool, list, map or null_type, or type(..) in [int, uint, double]")
     kind = "number" if names == _NUMBERS else _TYPES[names.pop()]
-    path = constant_path(call.args[0])
+    path = _whole_path(call.args[0])
     if path == ("data",):
         return "TRUE" if kind == "object" else "FALSE"
     field = _field(call.args[0])
@@ -267,9 +267,15 @@ def _regexp(node: Node, text: str) -> str:
     return same if same != text else re.sub(r"\\.|\[[^\]]*\]|\.", lambda found: r"[^\n]" if found[0] == "." else found[0], text)
 
 
-def _field(node: Node) -> _Field:
+def _whole_path(node: Node) -> tuple[str, ...] | None:
+    """Return the path that a node reads, if all of its steps are constant names."""
     path = constant_path(node)
-    if path is None or path[0] != "data" or len(path) == 1 or (isinstance(node, Chain) and len(node.steps) != len(path) - 1):
+    return None if path is not None and isinstance(node, Chain) and len(node.steps) != len(path) - 1 else path
+
+
+def _field(node: Node) -> _Field:
+    path = _whole_path(node)
+    if path is None or path[0] != "data" or len(path) == 1:
         raise _refused(node, "expected a field of data")
     return _of_path(node, path[1:])
 

@@ -14,6 +14,8 @@ import pytest
 from benchmarks import cel as benchmark
 from streamer import _native
 from streamer.cel_eval import CelReason, compile_cel, evaluate_cel, times
+from streamer.cel_eval.extensions import EXTENSIONS
+from streamer.cel_eval.extensions.rows import NUMBER
 from streamer.cel_eval.parse import MACROS
 from streamer.cel_eval.types import FUNCTIONS, METHODS
 from streamer.cel_eval.values import Timestamp
@@ -90,6 +92,42 @@ def varied(source: str, choose: random.Random) -> str:
     return source
 
 
+OPTIONALS = ("data.?i", "data.?missing.a", "data.?m.a", "data.l[?0]", "data.m[?'b']", "optional.none()", "optional.of({})")
+OF_OPTIONALS = (
+    "{0}.optMap(o, {1})",
+    "{0}.optFlatMap(o, {0})",
+    "{0}.or({0})",
+    "[?{0}, {1}]",
+    "{{?'a': {0}}}",
+    "cel.bind(o, {0}, o)",
+)
+
+
+def extended(source: str, made: Expressions, choose: random.Random) -> str:
+    """Return the expression, sometimes next to one with functions of the extension libraries."""
+
+    def of(kind: str) -> str:
+        if kind == "optional_type":
+            return choose.choice(OPTIONALS).format(made.any(0))
+        if choose.random() < 0.25:
+            return call()
+        return made.any(1) if kind == "dyn" else made.of("double" if kind == NUMBER else kind, 1)
+
+    def call() -> str:
+        if choose.random() < 0.15:
+            return choose.choice(OF_OPTIONALS).format(of("optional_type"), made.any(0))
+        if choose.random() < 0.05:
+            return f"{made.of('list', 1)}.sortBy(o, {choose.choice(('o', '-o', 'size(o)'))})"
+        name = choose.choice(list(EXTENSIONS))
+        params = choose.choice(EXTENSIONS[name].overloads(choose.choice((1, 1, 3))))[0]
+        args = [of(param) for param in params]
+        return f"{name}({', '.join(args)})" if "." in name else f"({args[0]}).{name}({', '.join(args[1:])})"
+
+    if choose.random() < 0.6:
+        return source
+    return f"({source}) {choose.choice(('&&', '||'))} dyn({call()}) {choose.choice(('==', '!=', '<', 'in'))} dyn({of('dyn')})"
+
+
 def event_of(made: Expressions, choose: random.Random) -> bytes:
     """Return an event: documents with fields missing, null and of wrong types, numbers past int64 and float64, names that stand
     twice, and unknowns."""
@@ -116,7 +154,7 @@ def compare(seeds: range) -> tuple[Counter[str], Counter[str], str]:
     verdicts, reasons, sources = Counter[str](), Counter[str](), []
     for seed in seeds:
         made, choose = Expressions(seed), random.Random(seed)
-        source = varied(made.program(), choose)
+        source = extended(varied(made.program(), choose), made, choose)
         try:
             program = compile_cel(source, LIMITS)
         except CelError:

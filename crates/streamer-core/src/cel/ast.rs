@@ -15,6 +15,7 @@
 //! The nodes are those of the reference (`streamer/cel_eval/tree.py`), one to one: cost is counted by node, and both
 //! sides count alike. After the check every [`Ident`](Node::Ident) has its meaning and no function is [`Function::Unknown`].
 
+use super::extensions::Extension;
 use std::ops::Index;
 
 /// A node of an [`Ast`].
@@ -98,6 +99,19 @@ pub enum Node {
     },
     /// `( )`: free of cost.
     Paren(NodeId),
+    /// `?value` in a list, or after the key of a map: left out if the optional has no value.
+    OptionalItem(NodeId),
+    /// `cel.bind(name, value, result)`.
+    Bind {
+        /// The variable.
+        name: Box<str>,
+        /// Its [`Meaning::Local`].
+        slot: u32,
+        /// Its value.
+        value: NodeId,
+        /// The expression over it.
+        result: NodeId,
+    },
     /// `[..]`.
     List(Box<[NodeId]>),
     /// `{..}`: keys and values.
@@ -165,7 +179,11 @@ impl Node {
     pub fn each_child(&self, mut visit: impl FnMut(NodeId)) {
         match self {
             Node::Literal(_) | Node::Ident { .. } => {}
-            Node::Paren(inner) => visit(*inner),
+            Node::Paren(inner) | Node::OptionalItem(inner) => visit(*inner),
+            Node::Bind { value, result, .. } => {
+                visit(*value);
+                visit(*result);
+            }
             Node::List(items) => items.iter().copied().for_each(visit),
             Node::Map(entries) => entries.iter().for_each(|(key, value)| {
                 visit(*key);
@@ -300,11 +318,13 @@ pub enum TypeName {
     Timestamp,
     /// `google.protobuf.Duration`.
     Duration,
+    /// `optional_type`.
+    Optional,
 }
 
 impl TypeName {
     /// All of them.
-    pub const ALL: [TypeName; 12] = [
+    pub const ALL: [TypeName; 13] = [
         TypeName::Bool,
         TypeName::Int,
         TypeName::Uint,
@@ -317,6 +337,7 @@ impl TypeName {
         TypeName::Type,
         TypeName::Timestamp,
         TypeName::Duration,
+        TypeName::Optional,
     ];
 
     /// As it is written.
@@ -334,6 +355,7 @@ impl TypeName {
             TypeName::Type => "type",
             TypeName::Timestamp => "google.protobuf.Timestamp",
             TypeName::Duration => "google.protobuf.Duration",
+            TypeName::Optional => "optional_type",
         }
     }
 }
@@ -444,6 +466,20 @@ pub enum Step {
         /// The index or key.
         key: NodeId,
     },
+    /// `.?name`.
+    OptionalSelect {
+        /// The offset of the name.
+        at: u32,
+        /// Which field.
+        name: Box<str>,
+    },
+    /// `[?key]`.
+    OptionalIndex {
+        /// The offset of the bracket.
+        at: u32,
+        /// The index or key.
+        key: NodeId,
+    },
     /// `.f(..)`.
     Method {
         /// The offset of the name.
@@ -462,6 +498,7 @@ impl Step {
     pub fn at(&self) -> u32 {
         match self {
             Step::Select { at, .. } | Step::Index { at, .. } | Step::Method { at, .. } => *at,
+            Step::OptionalSelect { at, .. } | Step::OptionalIndex { at, .. } => *at,
             Step::Macro(step) => step.at,
         }
     }
@@ -469,8 +506,8 @@ impl Step {
     /// Visit the direct children, in order of the text.
     pub fn each_child(&self, mut visit: impl FnMut(NodeId)) {
         match self {
-            Step::Select { .. } => {}
-            Step::Index { key, .. } => visit(*key),
+            Step::Select { .. } | Step::OptionalSelect { .. } => {}
+            Step::Index { key, .. } | Step::OptionalIndex { key, .. } => visit(*key),
             Step::Method { args, .. } => args.iter().copied().for_each(visit),
             Step::Macro(step) => step.condition.into_iter().chain(step.result).for_each(visit),
         }
@@ -511,6 +548,12 @@ pub enum MacroKind {
     TransformList,
     /// `transformMap`.
     TransformMap,
+    /// `sortBy`.
+    SortBy,
+    /// `optMap`.
+    OptMap,
+    /// `optFlatMap`.
+    OptFlatMap,
 }
 
 /// A function or method.
@@ -542,6 +585,7 @@ pub enum Function {
     GetMinutes,
     GetSeconds,
     GetMilliseconds,
+    Extension(Extension),
     /// Any other name: the checker refuses it.
     Unknown,
 }
@@ -575,7 +619,7 @@ impl Function {
             "getMinutes" => Function::GetMinutes,
             "getSeconds" => Function::GetSeconds,
             "getMilliseconds" => Function::GetMilliseconds,
-            _ => Function::Unknown,
+            _ => Extension::of(name).map_or(Function::Unknown, Function::Extension),
         }
     }
 }

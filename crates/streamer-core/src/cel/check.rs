@@ -9,10 +9,11 @@
 use super::ast::{Ast, BinaryOp, Constant, Function, LogicOp, Macro, MacroKind, Meaning, Node, NodeId, Step, TypeName, UnaryOp};
 use super::ast::{Operation, Variable};
 use super::error::{Error, shown};
-use super::hints::hint;
+use super::extensions;
+use super::hints::{NO_NOW, hint};
 use super::parse;
 use super::program::{Program, Variables};
-use super::types::{self, BOOL, DYN, INT, Name, Overload, Params, Type, comparable, join, join_elements};
+use super::types::{self, BOOL, DYN, INT, Name, OPTIONAL, Overload, Params, Type, comparable, join, join_elements};
 use crate::limits::Limits;
 use crate::regexps::{Regexp, instructions};
 use crate::subscriptions::wording::likeness;
@@ -61,6 +62,7 @@ fn checked(names: &[&str], source: &str, limits: &Limits) -> Result<(Program, Ve
         instructions: 0,
         meanings: Vec::new(),
         first_slots: Vec::new(),
+        bind_slots: Vec::new(),
         type_chains: Vec::new(),
         remarks: Vec::new(),
     };
@@ -68,7 +70,7 @@ fn checked(names: &[&str], source: &str, limits: &Limits) -> Result<(Program, Ve
     if !matches!(result.name, Name::Bool | Name::Dyn) {
         return checker.error(ast.at(ast.root()), format!("the result must be a bool; this is {}", a(&result)));
     }
-    let Checker { slots, variables, regexps, meanings, first_slots, type_chains, remarks, .. } = checker;
+    let Checker { slots, variables, regexps, meanings, first_slots, bind_slots, type_chains, remarks, .. } = checker;
     for (id, found) in meanings {
         if let Node::Ident { meaning, .. } = ast.get_mut(id) {
             *meaning = found;
@@ -79,6 +81,11 @@ fn checked(names: &[&str], source: &str, limits: &Limits) -> Result<(Program, Ve
             && let Step::Macro(step) = &mut steps[step]
         {
             step.slot = slot;
+        }
+    }
+    for (bind, found) in bind_slots {
+        if let Node::Bind { slot, .. } = ast.get_mut(bind) {
+            *slot = found;
         }
     }
     for chain in type_chains {
@@ -101,6 +108,8 @@ struct Checker<'t> {
     meanings: Vec<(NodeId, Meaning)>,
     /// The slot of each macro: its chain, which step.
     first_slots: Vec<(NodeId, usize, u32)>,
+    /// The slot of each `cel.bind`.
+    bind_slots: Vec<(NodeId, u32)>,
     /// Chains that begin with the name of a type, of which two steps are a part.
     type_chains: Vec<NodeId>,
     remarks: Vec<Remark>,
@@ -108,7 +117,7 @@ struct Checker<'t> {
 
 fn a(kind: &Type) -> String {
     let shown = kind.to_string();
-    format!("{} {shown}", if shown.starts_with(['i', 'u']) { "an" } else { "a" })
+    format!("{} {shown}", if shown.starts_with(['i', 'u', 'o']) { "an" } else { "a" })
 }
 
 fn listed(kinds: &[Type]) -> String {
@@ -134,7 +143,19 @@ const METHODS: [&str; 15] = [
     "getMonth",
     "getSeconds",
 ];
-const MACROS: [&str; 8] = ["all", "exists", "exists_one", "existsOne", "filter", "map", "transformList", "transformMap"];
+const MACROS: [&str; 11] = [
+    "all",
+    "exists",
+    "exists_one",
+    "existsOne",
+    "filter",
+    "map",
+    "optFlatMap",
+    "optMap",
+    "sortBy",
+    "transformList",
+    "transformMap",
+];
 
 /// The nearest of *known* to a misspelled name, if one is near.
 fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
@@ -172,6 +193,19 @@ impl<'t> Checker<'t> {
             })),
             Node::Ident { name, rooted, .. } => self.name(id, name, *rooted),
             Node::Paren(inner) => self.type_of(*inner),
+            Node::OptionalItem(inner) => match self.type_of(*inner)? {
+                OPTIONAL | DYN => Ok(DYN),
+                kind => self.error(ast.at(id), format!("`?` takes an optional, not {}", a(&kind))),
+            },
+            Node::Bind { name, value, result, .. } => {
+                let kind = self.type_of(*value)?;
+                self.bind_slots.push((id, self.scope.len() as u32));
+                self.scope.push((name, kind));
+                self.slots = self.slots.max(self.scope.len() as u32);
+                let result = self.type_of(*result);
+                self.scope.pop();
+                result
+            }
             Node::List(items) => Ok(Type::list(join_elements(self.types_of(items)?))),
             Node::Map(entries) => self.map_literal(entries),
             Node::Unary { op, operand, .. } => {
@@ -367,13 +401,34 @@ impl<'t> Checker<'t> {
     // --- functions
 
     fn call(&mut self, function: Function, args: &[NodeId], at: u32) -> Result<Type> {
-        let name = self.name_at(at);
+        let name = match function {
+            Function::Extension(extension) => extension.row().name,
+            _ => self.name_at(at),
+        };
+        if let Function::Extension(extension) = function
+            && extension.row().takes_many
+            && args.len() != 1
+        {
+            return self.many_numbers(name, args, at);
+        }
         let Some(overloads) = types::of_function(function) else { return self.error(at, self.unknown_function(name, at)) };
         let result = self.resolve(&format!("{name}()"), overloads, args, at, None)?;
         if function == Function::Matches {
             self.constant_regexp(args[1])?;
         }
         Ok(result)
+    }
+
+    /// The arguments of a function that takes any number of numbers.
+    fn many_numbers(&mut self, name: &str, args: &[NodeId], at: u32) -> Result<Type> {
+        let kinds = self.types_of(args)?;
+        if kinds.is_empty() {
+            return self.error(at, format!("{name}() takes at least 1 argument, not 0"));
+        }
+        if !kinds.iter().all(|kind| *kind == DYN || kind.is_numeric()) {
+            return self.error(at, format!("{name}() does not take {}", listed(&kinds)));
+        }
+        Ok(DYN)
     }
 
     fn constant_regexp(&mut self, mut id: NodeId) -> Result<()> {
@@ -412,6 +467,14 @@ impl<'t> Checker<'t> {
             kind = match step {
                 Step::Select { at, name } => self.field(kind, name, *at)?,
                 Step::Index { at, key } => self.index(kind, *key, *at)?,
+                Step::OptionalSelect { at, name } => {
+                    self.field(kind, name, *at)?;
+                    OPTIONAL
+                }
+                Step::OptionalIndex { at, key } => {
+                    self.index(kind, *key, *at)?;
+                    OPTIONAL
+                }
                 Step::Method { at, function, args } => self.method(kind, *function, args, *at)?,
                 Step::Macro(step) => {
                     self.first_slots.push((id, position, self.scope.len() as u32));
@@ -424,6 +487,7 @@ impl<'t> Checker<'t> {
 
     fn field(&self, kind: Type, name: &str, at: u32) -> Result<Type> {
         match kind.name {
+            Name::Optional => Ok(kind),
             Name::Dyn | Name::Map => Ok(kind.value()),
             _ => self.error(at, format!("{} has no fields, so no `{}`", a(&kind), shown(name))),
         }
@@ -431,6 +495,9 @@ impl<'t> Checker<'t> {
 
     fn index(&mut self, kind: Type, key: NodeId, at: u32) -> Result<Type> {
         let key = self.type_of(key)?;
+        if kind == OPTIONAL {
+            return Ok(OPTIONAL);
+        }
         let fits = match &kind.params {
             Params::List(_) => key == INT || key == DYN,
             Params::Map(entry) => comparable(&key, &entry.0),
@@ -449,7 +516,7 @@ impl<'t> Checker<'t> {
                 let reason = format!("{name}() takes a variable and an expression, as in data.list.{name}(x, ...)");
                 return self.error(at, reason);
             }
-            let near = nearest(name, METHODS.into_iter().chain(MACROS));
+            let near = nearest(name, METHODS.into_iter().chain(extensions::names(false)).chain(MACROS));
             return self.error(at, format!("unknown function `{}`{}", shown(name), self.did_you_mean(near, at)));
         };
         let result = self.resolve(&format!("{name}()"), overloads, args, at, Some(kind))?;
@@ -466,20 +533,30 @@ impl<'t> Checker<'t> {
 
     fn unknown_function(&self, name: &str, at: u32) -> String {
         if name == "now" {
-            return "there is no now(): an expression means the same whenever it is evaluated; the event's time is `ts`".into();
+            return format!("there is no now(): {NO_NOW}");
         }
         if name == "has" {
             return "has() takes one argument, a field, as in has(data.a)".into();
         }
-        if METHODS.contains(&name) || MACROS.contains(&name) {
+        if METHODS.contains(&name) || extensions::names(false).any(|known| known == name) || MACROS.contains(&name) {
             return format!("`{name}` is called on a value, as in data.a.{name}(...)");
         }
-        format!("unknown function `{}`{}", shown(name), self.did_you_mean(nearest(name, FUNCTIONS.into_iter()), at))
+        let known = FUNCTIONS.into_iter().chain(extensions::names(true));
+        format!("unknown function `{}`{}", shown(name), self.did_you_mean(nearest(name, known), at))
     }
 
     fn macro_step(&mut self, kind: Type, step: &'t Macro) -> Result<Type> {
         let two = step.names.len() == 2;
+        let is_optional = matches!(step.kind, MacroKind::OptMap | MacroKind::OptFlatMap);
         let (first, second) = match kind.params {
+            Params::None if is_optional && matches!(kind.name, Name::Dyn | Name::Optional) => (DYN, None),
+            _ if is_optional => {
+                let name = self.name_at(step.at);
+                return self.error(step.at, format!("{name}() is called on an optional, not on {}", a(&kind)));
+            }
+            Params::None | Params::Map(_) if step.kind == MacroKind::SortBy && kind.name != Name::Dyn => {
+                return self.error(step.at, format!("sortBy() goes over a list, not over {}", a(&kind)));
+            }
             Params::List(element) if two => (INT, Some(*element)),
             Params::List(element) => (*element, None),
             Params::Map(entry) if two => (entry.0, Some(entry.1)),
@@ -502,7 +579,12 @@ impl<'t> Checker<'t> {
         let result = step.result.map(|result| self.type_of(result)).transpose()?.unwrap_or(BOOL);
         self.scope.truncate(outside);
         Ok(match step.kind {
-            MacroKind::Filter => Type::list(first),
+            MacroKind::OptFlatMap if result != OPTIONAL && result != DYN => {
+                let reason = format!("the result of optFlatMap() must be an optional; this is {}", a(&result));
+                return self.error(step.at, reason);
+            }
+            MacroKind::OptMap | MacroKind::OptFlatMap => OPTIONAL,
+            MacroKind::Filter | MacroKind::SortBy => Type::list(first),
             MacroKind::Map | MacroKind::TransformList => Type::list(result),
             MacroKind::TransformMap => Type::map(first, result),
             MacroKind::All | MacroKind::Exists | MacroKind::ExistsOne => BOOL,

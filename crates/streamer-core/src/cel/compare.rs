@@ -24,6 +24,9 @@ impl<'r> Run<'r> {
                 (Value::Map(one), Value::Map(other)) if one.entries.len() == other.entries.len() => {
                     open.push(Pairs::Maps(one.entries, other));
                 }
+                (Value::Optional(Some(one)), Value::Optional(Some(other))) => {
+                    open.push(Pairs::Lists(std::slice::from_ref(one), std::slice::from_ref(other)));
+                }
                 (one, other) => {
                     if !self.equal_scalars(one, other)? {
                         return Ok(Value::Bool(false));
@@ -74,12 +77,13 @@ impl<'r> Run<'r> {
             (Value::Timestamp(one), Value::Timestamp(other)) => one == other,
             (Value::Duration(one), Value::Duration(other)) => one == other,
             (Value::Type(one), Value::Type(other)) => one == other,
+            (Value::Optional(None), Value::Optional(None)) => true,
             _ => one.compare_numbers(other) == Some(Some(Ordering::Equal)),
         })
     }
 
     /// Search *item* in a list; an element that cannot be read is an error unless another one is equal.
-    pub(super) fn is_member(&mut self, item: Value<'r>, elements: &'r [Value<'r>]) -> Result<Value<'r>> {
+    pub(super) fn is_member(&mut self, item: Value<'r>, elements: &[Value<'r>]) -> Result<Value<'r>> {
         let mut error = None;
         for element in elements {
             self.charge(1)?;

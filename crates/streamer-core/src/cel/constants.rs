@@ -41,6 +41,7 @@ fn is_calculated(ast: &Ast, node: &Node) -> bool {
             }
         }
         Node::Unary { .. } | Node::Operation { .. } | Node::Ternary { .. } | Node::Has { .. } | Node::Chain { .. } => true,
+        Node::Bind { .. } | Node::OptionalItem(_) => true,
         Node::Literal(_) | Node::Ident { .. } | Node::Paren(_) | Node::List(_) | Node::Map(_) | Node::Logic { .. } => false,
     }
 }

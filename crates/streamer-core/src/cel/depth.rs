@@ -9,7 +9,7 @@ pub(super) fn check_tree(ast: &Ast, beyond_int: &[NodeId], limit: usize) -> Resu
         let begin = stack.len();
         let (at, is_level) = match visit {
             Visit::Node(id) => (ast.at(id), ast[id].is_level()),
-            Visit::Step(step) => (step.at(), !matches!(step, Step::Select { .. })),
+            Visit::Step(step) => (step.at(), !matches!(step, Step::Select { .. } | Step::OptionalSelect { .. })),
         };
         let level = around + usize::from(is_level);
         if level > limit {

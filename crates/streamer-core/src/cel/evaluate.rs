@@ -14,8 +14,11 @@
 //! Recursion is bounded by the depth of the tree, which the parser limits to 64 levels of brackets, each with at most a
 //! chain of every operator. Values, which may be deeper, are compared with a stack.
 
-use super::ast::{Ast, Branch, Constant, Function, LogicOp, Meaning, Node, NodeId, Operation, Step, TypeName, UnaryOp};
+use super::ast::{
+    Ast, Branch, Constant, Function, LogicOp, MacroKind, Meaning, Node, NodeId, Operation, Step, TypeName, UnaryOp,
+};
 use super::ast::{BinaryOp, Variable};
+use super::extensions::{NONE, is_optional};
 use super::matches::RunRegexps;
 use super::outcome::Reason;
 use super::values::{Below, Detail, Failure, Key, Map, Partial, Value, first_repeated};
@@ -27,7 +30,7 @@ pub(super) struct Spent;
 
 pub(super) type Result<T> = std::result::Result<T, Spent>;
 
-/// More than any function takes; more operands than these are evaluated, too, but none sees them.
+/// As many as most functions take; more are kept in the arena.
 const MAX_ARGS: usize = 4;
 
 /// One evaluation of one program.
@@ -136,6 +139,17 @@ impl<'r> Run<'r> {
                 Ok(self.meaning(*meaning))
             }
             Node::Paren(inner) => self.evaluate(*inner),
+            Node::OptionalItem(inner) => {
+                let value = self.evaluate(*inner)?;
+                let is_optional = matches!(value, Value::Optional(_));
+                Ok(stopped(value).unwrap_or_else(|| if is_optional { value } else { self.no_overload("?", &[value]) }))
+            }
+            Node::Bind { slot, value, result, .. } => {
+                self.charge(1)?;
+                // An error or an unknown is the value of the name: it decides nothing if the result absorbs it.
+                self.locals[*slot as usize] = self.evaluate(*value)?;
+                self.evaluate(*result)
+            }
             Node::List(items) => self.list(items),
             Node::Map(entries) => self.map(entries),
             Node::Unary { op, count, operand } => self.unary(*op, *count, *operand),
@@ -165,7 +179,12 @@ impl<'r> Run<'r> {
             *place = self.evaluate(*item)?;
             strict.note(*place);
         }
-        Ok(strict.stopped.unwrap_or(Value::List(made)))
+        if let Some(stopped) = strict.stopped {
+            return Ok(stopped);
+        }
+        let written = made.iter().zip(items).filter_map(|(value, item)| self.written(*item, *value));
+        let are_all = !items.iter().any(|item| matches!(self.ast[*item], Node::OptionalItem(_)));
+        Ok(Value::List(if are_all { made } else { self.arena.alloc_slice_copy(&written.collect::<Vec<_>>()) }))
     }
 
     fn map(&mut self, entries: &'r [(NodeId, NodeId)]) -> Result<Value<'r>> {
@@ -181,6 +200,11 @@ impl<'r> Run<'r> {
         if let Some(stopped) = strict.stopped {
             return Ok(stopped);
         }
+        let made: Vec<(Value<'r>, Value<'r>)> = made
+            .into_iter()
+            .zip(entries)
+            .filter_map(|((key, value), entry)| Some((key, self.written(entry.1, value)?)))
+            .collect();
         let keys: Vec<Key<'r>> = made.iter().map_while(|(key, _)| Key::of(*key)).collect();
         let repeated = first_repeated(&keys);
         for (at, key) in keys.iter().enumerate() {
@@ -194,6 +218,14 @@ impl<'r> Run<'r> {
         }
         let entries = self.arena.alloc_slice_fill_iter(keys.into_iter().zip(made.into_iter().map(|(_, value)| value)));
         Ok(Value::Map(self.arena.alloc(Map::new(self.arena, entries))))
+    }
+
+    /// The value of an item of a list or a map; none if it is an optional without a value.
+    fn written(&self, item: NodeId, value: Value<'r>) -> Option<Value<'r>> {
+        match (&self.ast[item], value) {
+            (Node::OptionalItem(_), Value::Optional(value)) => value.copied(),
+            _ => Some(value),
+        }
     }
 
     fn unary(&mut self, op: UnaryOp, count: u32, operand: NodeId) -> Result<Value<'r>> {
@@ -291,32 +323,35 @@ impl<'r> Run<'r> {
 
     /// Call a function or method with the values of *receiver* and *args*.
     fn apply(&mut self, function: Function, receiver: Option<Value<'r>>, args: &'r [NodeId]) -> Result<Value<'r>> {
-        let mut values = [Value::Null; MAX_ARGS];
+        let mut few = [Value::Null; MAX_ARGS];
+        let count = args.len() + usize::from(receiver.is_some());
+        let values: &mut [Value<'r>] = match few.get_mut(..count) {
+            Some(few) => few,
+            None => self.arena.alloc_slice_fill_copy(count, Value::Null),
+        };
         let mut strict = Strict::default();
-        let mut count = 0;
+        let mut places = values.iter_mut();
         if let Some(receiver) = receiver {
             strict.note(receiver);
-            values[0] = receiver;
-            count = 1;
+            places.next().into_iter().for_each(|place| *place = receiver);
         }
-        for arg in args {
-            let value = self.evaluate(*arg)?;
-            strict.note(value);
-            if let Some(place) = values.get_mut(count) {
-                *place = value;
-                count += 1;
-            }
+        for (arg, place) in args.iter().zip(places) {
+            *place = self.evaluate(*arg)?;
+            strict.note(*place);
         }
         match strict.stopped {
             Some(stopped) => Ok(stopped),
-            None => self.call(function, &values[..count]),
+            None => self.call(function, values),
         }
     }
 
     fn has(&mut self, target: NodeId, name: &'r str) -> Result<Value<'r>> {
         self.charge(1)?;
         let target = self.evaluate(target)?;
-        self.has_member(target, name)
+        match self.content(target) {
+            Some(target) => self.has_member(target, name),
+            None => Ok(Value::Bool(false)),
+        }
     }
 
     pub(super) fn has_member(&mut self, target: Value<'r>, name: &'r str) -> Result<Value<'r>> {
@@ -340,12 +375,26 @@ impl<'r> Run<'r> {
         let mut value = self.evaluate(base)?;
         for step in steps {
             value = match step {
-                Step::Select { name, .. } => self.select(value, name),
-                Step::Index { key, .. } => {
+                Step::Select { name, .. } if !is_optional(value) => self.select(value, name),
+                Step::Select { name, .. } | Step::OptionalSelect { name, .. } => match self.content(value) {
+                    Some(inner) => self.found_or_none(self.select(inner, name), &[inner]),
+                    None => NONE,
+                },
+                Step::Index { key, .. } if !is_optional(value) => {
                     let key = self.evaluate(*key)?;
                     self.index(value, key)?
                 }
-                Step::Method { function, args, .. } => self.apply(*function, Some(value), args)?,
+                Step::Index { key, .. } | Step::OptionalIndex { key, .. } => {
+                    let key = self.evaluate(*key)?;
+                    self.find(value, key)?
+                }
+                Step::Method { function, args, .. } => match self.early(*function, value) {
+                    Some(value) => value,
+                    None => self.apply(*function, Some(value), args)?,
+                },
+                Step::Macro(step) if matches!(step.kind, MacroKind::OptMap | MacroKind::OptFlatMap) => {
+                    self.optional_macro(step, value)?
+                }
                 Step::Macro(step) => match stopped(value) {
                     Some(stopped) => stopped,
                     None => self.run_macro(step, value)?,
@@ -389,7 +438,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    fn index(&mut self, value: Value<'r>, key: Value<'r>) -> Result<Value<'r>> {
+    pub(super) fn index(&mut self, value: Value<'r>, key: Value<'r>) -> Result<Value<'r>> {
         let (container, partial) = match value {
             Value::Partial(partial) => (partial.value, Some(partial)),
             value => (value, None),

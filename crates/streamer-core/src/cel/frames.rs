@@ -34,7 +34,8 @@ impl Op {
     }
 }
 
-/// The open construct around the operand that is being read; `count` is how many operands are done inside.
+/// The open construct around the operand that is being read; `count` is how many operands are done inside, `optional` the
+/// offset of a `?` before the item, entry or key that is being read.
 pub(super) enum Frame {
     Top,
     Paren {
@@ -43,14 +44,17 @@ pub(super) enum Frame {
     List {
         at: u32,
         count: usize,
+        optional: Option<u32>,
     },
     /// Before a `:` if *count* is even, after it if *count* is odd.
     Map {
         at: u32,
         count: usize,
+        optional: Option<u32>,
     },
     Index {
         at: u32,
+        optional: Option<u32>,
     },
     /// The arguments of a call. The target of a method is the operand below them.
     Args {

@@ -1,4 +1,4 @@
-//! The functions of cel-spec's standard library, and `list.contains` (semantics.md section 4).
+//! The functions of cel-spec's standard library, and `list.contains` (semantics.md section 4); `extensions` has the other ones.
 //!
 //! Their arguments are neither errors nor unknown; a combination of types that a function does not support is
 //! `no_such_overload`. The charge of each is in docs/cel-cost.md; it is charged before the work.
@@ -105,6 +105,7 @@ impl<'r> Run<'r> {
                 self.charge_text(text.len())?;
                 self.duration(times::parse_duration(text))
             }
+            (Function::Extension(extension), args) => self.call_extension(extension, args)?,
             _ => match (getter(function), args) {
                 (Some((_, part)), [Value::Timestamp(moment)]) => self.part(times::timestamp_part(*moment, part, "")),
                 (Some((_, part)), [Value::Timestamp(moment), String(zone)]) => {
@@ -276,6 +277,7 @@ fn name(function: Function) -> &'static str {
         Function::Duration => "duration",
         Function::Type => "type",
         Function::Dyn => "dyn",
+        Function::Extension(extension) => extension.row().name,
         other => getter(other).map_or("a function", |(name, _)| name),
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! A hint ends an error of syntax or of a name. streamer/cel_eval/hints.py gives the same; the table of cases compares them.
 
+use super::extensions;
+
 /// Longer names are not repeated in a hint.
 const LONGEST: usize = 40;
 
@@ -21,7 +23,7 @@ pub(super) fn hint(source: &str, at: u32) -> Option<String> {
         }
         if rest[word.len()..].starts_with('.')
             && !before.ends_with('.')
-            && let Some(hint) = of_library(word, word)
+            && let Some(hint) = of_namespace(word).or_else(|| of_library(word, word))
         {
             return Some(hint);
         }
@@ -33,7 +35,6 @@ pub(super) fn hint(source: &str, at: u32) -> Option<String> {
         "=" if rest[1..].starts_with('~') => Some(SEARCHED.into()),
         "=" if before.ends_with("==") => written("===", "=="),
         "=" => written("=", "=="),
-        "?" if before.ends_with(['.', '[', '{']) => of_library("?", "optional"),
         ">" if before.ends_with('<') => written("<>", "!="),
         "&" => written(sign, "&&"),
         "|" => written(sign, "||"),
@@ -44,39 +45,32 @@ pub(super) fn hint(source: &str, at: u32) -> Option<String> {
 
 const SEARCHED: &str = "a regular expression is searched for by matches";
 
-/// CEL's extension libraries, which are not available here, and the replacement for each.
-const LIBRARIES: [(&str, &str); 9] = [
-    ("math", "the greater of two values is `a > b ? a : b`"),
-    ("base64", "compare the text as it is encoded, as in data.a == 'aGk='"),
-    ("cel", "write the value in each place that uses it"),
-    ("optional", "a field that may be missing is tested by has(data.a)"),
-    ("sets", "write it with `in`, all and exists, as in data.a.all(x, x in [1, 2])"),
-    ("lists", "a list is tested by `in`, size, all and exists"),
-    ("strings", "a text is tested by contains, startsWith, endsWith and matches"),
-    ("regex", "a regular expression is searched for by matches"),
-    ("proto", "a field of the document is written `data.a`"),
-];
+/// Why there is no clock, and an alternative.
+pub(super) const NO_NOW: &str = "an event must have the same answer whenever it is evaluated, after a replay too; compare with \
+                                 the event's own time, as in timestamp(data.at) < ts - duration('1h')";
+
+/// CEL's extension libraries that are not available here, and the replacement for each.
+const LIBRARIES: [(&str, &str); 2] =
+    [("regex", "a regular expression is searched for by matches"), ("proto", "a field of the document is written `data.a`")];
 
 /// The library that has a method of this name.
 fn method(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "charAt" | "format" | "indexOf" | "join" | "lastIndexOf" | "lowerAscii" | "quote" | "replace" | "reverse" | "split"
-        | "substring" | "trim" | "upperAscii" => "strings",
-        "distinct" | "first" | "flatten" | "last" | "range" | "slice" | "sort" | "sortBy" => "lists",
-        "hasValue" | "optFlatMap" | "optMap" | "or" | "orValue" | "unwrap" | "unwrapOpt" | "value" => "optional",
-        "extract" | "extractAll" | "find" | "findAll" => "regex",
-        _ => return None,
-    })
+    matches!(name, "extract" | "extractAll" | "find" | "findAll").then_some("regex")
+}
+
+/// The functions of a namespace, if it is one.
+fn of_namespace(namespace: &str) -> Option<String> {
+    let mut names: Vec<&str> =
+        extensions::names(true).filter_map(|name| name.strip_prefix(namespace)?.strip_prefix('.')).collect();
+    names.sort_unstable();
+    if namespace == "cel" {
+        names.push("bind");
+    }
+    (!names.is_empty()).then(|| format!("the functions of `{namespace}` are {}", names.join(", ")))
 }
 
 fn of_library(what: &str, library: &str) -> Option<String> {
     let (_, instead) = LIBRARIES.into_iter().find(|(name, _)| *name == library)?;
-    // Two libraries have another name than their functions.
-    let library = match library {
-        "base64" => "encoders",
-        "cel" => "bindings",
-        library => library,
-    };
     Some(format!("`{what}` is of CEL's extension library {library}, which is not available here; {instead}"))
 }
 
@@ -94,7 +88,7 @@ fn meant(word: &str) -> Option<String> {
         "like" | "LIKE" => "a part of a text is found by contains, startsWith, endsWith or matches",
         "between" | "BETWEEN" => "a range is two comparisons joined by `&&`",
         "includes" => "an element is found by `in`, a part of a text by contains",
-        "now" => "an expression means the same whenever it is evaluated; the event's time is `ts`",
+        "now" => NO_NOW,
         "old" => "the document before the change is `before`",
         "new" => "the document after the change is `data`",
         _ => return None,

@@ -10,6 +10,7 @@ struct Fold<'r> {
     stopped: Option<Value<'r>>,
     count: usize,
     items: Vec<Value<'r>>,
+    keys: Vec<Value<'r>>,
     members: Vec<(Key<'r>, Value<'r>)>,
 }
 
@@ -22,19 +23,24 @@ impl<'r> Fold<'r> {
     }
 
     /// Take the result for an element whose condition is true.
-    fn add(&mut self, key: Key<'r>, result: Value<'r>) {
+    fn add(&mut self, key: Key<'r>, element: Value<'r>, result: Value<'r>) {
         self.count += 1;
         match self.kind {
             MacroKind::TransformMap => self.members.push((key, result)),
             MacroKind::Filter | MacroKind::Map | MacroKind::TransformList => self.items.push(result),
-            MacroKind::All | MacroKind::Exists | MacroKind::ExistsOne => {}
+            MacroKind::SortBy => {
+                self.items.push(element);
+                self.keys.push(result);
+            }
+            MacroKind::All | MacroKind::Exists | MacroKind::ExistsOne | MacroKind::OptMap | MacroKind::OptFlatMap => {}
         }
     }
 }
 
 impl<'r> Run<'r> {
     pub(super) fn run_macro(&mut self, step: &'r Macro, over: Value<'r>) -> Result<Value<'r>> {
-        let mut fold = Fold { kind: step.kind, stopped: None, count: 0, items: Vec::new(), members: Vec::new() };
+        let (items, keys, members) = (Vec::new(), Vec::new(), Vec::new());
+        let mut fold = Fold { kind: step.kind, stopped: None, count: 0, items, keys, members };
         let takes_two = step.names.len() > 1;
         match over {
             Value::List(elements) => {
@@ -46,7 +52,7 @@ impl<'r> Run<'r> {
                     }
                 }
             }
-            Value::Map(map) => {
+            Value::Map(map) if step.kind != MacroKind::SortBy => {
                 for (key, value) in map.entries {
                     if let Some(decided) = self.visit(step, &mut fold, *key, key.value(), *value)? {
                         return Ok(decided);
@@ -55,7 +61,12 @@ impl<'r> Run<'r> {
             }
             _ => return Ok(self.no_overload(name(step.kind), &[over])),
         }
-        Ok(fold.stopped.unwrap_or_else(|| match step.kind {
+        if let Some(stopped) = fold.stopped {
+            return Ok(stopped);
+        }
+        Ok(match step.kind {
+            MacroKind::SortBy => self.sorted_by("sortBy", &fold.items, &fold.keys)?,
+            MacroKind::OptMap | MacroKind::OptFlatMap => self.no_overload(name(step.kind), &[over]),
             MacroKind::All => Value::Bool(true),
             MacroKind::Exists => Value::Bool(false),
             MacroKind::ExistsOne => Value::Bool(fold.count == 1),
@@ -66,7 +77,7 @@ impl<'r> Run<'r> {
             MacroKind::Filter | MacroKind::Map | MacroKind::TransformList => {
                 Value::List(self.arena.alloc_slice_copy(&fold.items))
             }
-        }))
+        })
     }
 
     /// Visit an element; return the value of the macro if this element decides it.
@@ -112,12 +123,12 @@ impl<'r> Run<'r> {
                 result
             }
         };
-        fold.add(key, result);
+        fold.add(key, first, result);
         Ok(None)
     }
 }
 
-fn name(kind: MacroKind) -> &'static str {
+pub(super) fn name(kind: MacroKind) -> &'static str {
     match kind {
         MacroKind::All => "all",
         MacroKind::Exists => "exists",
@@ -126,5 +137,8 @@ fn name(kind: MacroKind) -> &'static str {
         MacroKind::Map => "map",
         MacroKind::TransformList => "transformList",
         MacroKind::TransformMap => "transformMap",
+        MacroKind::SortBy => "sortBy",
+        MacroKind::OptMap => "optMap",
+        MacroKind::OptFlatMap => "optFlatMap",
     }
 }

@@ -43,6 +43,7 @@ mod evaluate;
 #[cfg(test)]
 mod evaluation_tests;
 mod executable;
+mod extensions;
 mod frames;
 mod functions;
 mod hints;

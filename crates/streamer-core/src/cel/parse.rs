@@ -15,6 +15,7 @@ use super::ast::UnaryOp;
 use super::ast::{Ast, BinaryOp, Branch, Constant, Function, LogicOp, Macro, MacroKind, Meaning, Node, NodeId, Operation, Step};
 use super::depth::check_tree;
 use super::error::{Error, shown};
+use super::extensions::Extension;
 use super::frames::{Besides, Frame, Op, Pending, spelled};
 use super::hints::hint;
 use super::lexer::{Lexeme, Lexer, Place, Token, Unreadable};
@@ -196,9 +197,15 @@ impl<'s> Parser<'s> {
                     sign = Some(UnaryOp::Negate);
                     continue;
                 }
+                Token::Question if sign.is_none() && self.starts_optional(at) => {
+                    self.besides = Besides::Nothing;
+                    continue;
+                }
                 Token::OpenParen => self.open(Frame::Paren { at }, Besides::Nothing),
-                Token::OpenBracket => self.open(Frame::List { at, count: 0 }, Besides::CommaOr(Token::CloseBracket)),
-                Token::OpenBrace => self.open(Frame::Map { at, count: 0 }, Besides::CommaOr(Token::CloseBrace)),
+                Token::OpenBracket => {
+                    self.open(Frame::List { at, count: 0, optional: None }, Besides::CommaOr(Token::CloseBracket))
+                }
+                Token::OpenBrace => self.open(Frame::Map { at, count: 0, optional: None }, Besides::CommaOr(Token::CloseBrace)),
                 Token::Ident => {
                     if !self.name(lexeme, false)? {
                         return Ok(());
@@ -229,6 +236,31 @@ impl<'s> Parser<'s> {
                 _ => return if self.literal(lexeme)? { Ok(()) } else { self.unexpected(lexeme, &self.value()) },
             }
             sign = None;
+        }
+    }
+
+    /// Note a `?` before an item, an entry or a key, if one may stand here.
+    fn starts_optional(&mut self, at: u32) -> bool {
+        let is_first = self.pending.last().is_some_and(|last| last.op == Op::Fence);
+        match self.frames.last_mut() {
+            Some(Frame::Map { count, .. }) if *count % 2 == 1 => false,
+            Some(Frame::List { optional, .. } | Frame::Map { optional, .. } | Frame::Index { optional, .. })
+                if is_first && optional.is_none() =>
+            {
+                *optional = Some(at);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Complete an item or entry, which may begin with `?`.
+    fn end_item(&mut self) {
+        if let Some(Frame::List { optional, .. } | Frame::Map { optional, .. }) = self.frames.last_mut()
+            && let Some(at) = optional.take()
+        {
+            let inner = self.pop();
+            self.push(at, Node::OptionalItem(inner));
         }
     }
 
@@ -335,7 +367,7 @@ impl<'s> Parser<'s> {
         let op = match lexeme.token {
             Token::Dot => return self.member(),
             Token::OpenBracket => {
-                self.open(Frame::Index { at }, Besides::Nothing);
+                self.open(Frame::Index { at, optional: None }, Besides::Nothing);
                 return Ok(true);
             }
             Token::And => Op::Logic(LogicOp::And),
@@ -356,8 +388,13 @@ impl<'s> Parser<'s> {
 
     /// Read a field or a method, after the dot behind a value; return true if arguments follow.
     fn member(&mut self) -> Result<bool> {
-        let name = self.next(Place::Name, |_| "the name of a field".into())?;
+        let mut name = self.next(Place::Name, |_| "the name of a field".into())?;
+        let is_optional = name.token == Token::Question;
+        if is_optional {
+            name = self.next(Place::Name, |_| "the name of a field".into())?;
+        }
         let text = match name.token {
+            Token::Ident if is_optional => self.text(name),
             Token::Ident => {
                 let ahead = self.next(Place::Operator, Parser::after_value)?;
                 if ahead.token == Token::OpenParen {
@@ -371,7 +408,8 @@ impl<'s> Parser<'s> {
             _ => return self.unexpected(name, "the name of a field"),
         };
         self.follow()?;
-        self.step(Step::Select { at: name.start, name: text.into() });
+        let (at, name) = (name.start, text.into());
+        self.step(if is_optional { Step::OptionalSelect { at, name } } else { Step::Select { at, name } });
         Ok(false)
     }
 
@@ -434,10 +472,12 @@ impl<'s> Parser<'s> {
             (Token::Comma, Some(Frame::Args { count, .. })) => *count += 1,
             (Token::Comma, Some(Frame::List { count, .. })) => {
                 *count += 1;
+                self.end_item();
                 self.besides = Besides::Only(Token::CloseBracket);
             }
             (Token::Comma, Some(Frame::Map { count, .. })) if *count % 2 == 1 => {
                 *count += 1;
+                self.end_item();
                 self.besides = Besides::Only(Token::CloseBrace);
             }
             _ => return self.unexpected(lexeme, self.closers()),
@@ -458,6 +498,7 @@ impl<'s> Parser<'s> {
             (Token::CloseBrace, Some(Frame::Map { count, .. })) if *count % 2 == 1 => *count += 1,
             _ => return self.unexpected(lexeme, self.closers()),
         }
+        self.end_item();
         self.finish()
     }
 
@@ -483,23 +524,29 @@ impl<'s> Parser<'s> {
                 let inner = self.pop();
                 self.push(at, Node::Paren(inner));
             }
-            Some(Frame::List { at, count }) => {
+            Some(Frame::List { at, count, .. }) => {
                 let items = self.pop_many(count);
                 self.push(at, Node::List(items));
             }
-            Some(Frame::Map { at, count }) => {
+            Some(Frame::Map { at, count, .. }) => {
                 let parts = self.pop_many(count);
                 let entries = parts.chunks_exact(2).map(|entry| (entry[0], entry[1])).collect();
                 self.push(at, Node::Map(entries));
             }
-            Some(Frame::Index { at }) => {
+            Some(Frame::Index { at, optional }) => {
                 let key = self.pop();
-                self.step(Step::Index { at, key });
+                self.step(if optional.is_some() { Step::OptionalIndex { at, key } } else { Step::Index { at, key } });
             }
             Some(Frame::Args { name, method, count }) => {
                 self.follow()?;
                 let args = self.pop_many(count);
-                if method {
+                if let Some(extension) = self.namespaced(name).filter(|_| method) {
+                    let namespace = self.pop();
+                    let function = Function::Extension(extension);
+                    self.push(self.ast.at(namespace), Node::Call { function, args });
+                } else if method && self.is_bind(name) {
+                    self.bind(&args)?;
+                } else if method {
                     let step = match self.macro_step(name, &args)? {
                         Some(step) => Step::Macro(Box::new(step)),
                         None => Step::Method { at: name.start, function: Function::of(self.text(name)), args },
@@ -511,6 +558,32 @@ impl<'s> Parser<'s> {
             }
             Some(Frame::Top | Frame::Then { .. } | Frame::Else { .. }) | None => {}
         }
+        Ok(())
+    }
+
+    /// The extension that a name means after the last value, which may be its namespace: `math.abs`.
+    fn namespaced(&self, name: Lexeme) -> Option<Extension> {
+        let Node::Ident { name: namespace, .. } = &self.ast[*self.operands.last()?] else { return None };
+        Extension::of_namespace(namespace, self.text(name))
+    }
+
+    fn is_bind(&self, name: Lexeme) -> bool {
+        let last = self.operands.last().map(|last| &self.ast[*last]);
+        self.text(name) == "bind" && matches!(last, Some(Node::Ident { name, .. }) if &**name == "cel")
+    }
+
+    fn bind(&mut self, args: &[NodeId]) -> Result<()> {
+        let namespace = self.pop();
+        let at = self.ast.at(namespace);
+        let [name, value, result] = *args else {
+            return self.error(at, "cel.bind() takes a name, its value and an expression, as in cel.bind(x, data.a, x > 1)");
+        };
+        let Node::Ident { name, rooted: false, .. } = &self.ast[name] else {
+            let words = "cel.bind() takes the name of a variable here, as in cel.bind(x, data.a, x > 1)";
+            return self.error(self.ast.at(name), words);
+        };
+        let name = name.clone();
+        self.push(at, Node::Bind { name, slot: 0, value, result });
         Ok(())
     }
 
@@ -561,6 +634,9 @@ impl<'s> Parser<'s> {
             ("map", 2 | 3) => (MacroKind::Map, 1),
             ("transformList", 3 | 4) => (MacroKind::TransformList, 2),
             ("transformMap", 3 | 4) => (MacroKind::TransformMap, 2),
+            ("sortBy", 2) => (MacroKind::SortBy, 1),
+            ("optMap", 2) => (MacroKind::OptMap, 1),
+            ("optFlatMap", 2) => (MacroKind::OptFlatMap, 1),
             _ => return Ok(None),
         };
         let (variables, parts) = args.split_at(variables);
@@ -577,10 +653,10 @@ impl<'s> Parser<'s> {
         {
             return self.error(*at, format!("the two variables of {text}() need different names"));
         }
-        let makes = matches!(kind, MacroKind::Map | MacroKind::TransformList | MacroKind::TransformMap);
+        let tests = matches!(kind, MacroKind::All | MacroKind::Exists | MacroKind::ExistsOne | MacroKind::Filter);
         let (condition, result) = match parts {
             [condition, result] => (Some(*condition), Some(*result)),
-            [result] if makes => (None, Some(*result)),
+            [result] if !tests => (None, Some(*result)),
             [condition] => (Some(*condition), None),
             _ => (None, None),
         };

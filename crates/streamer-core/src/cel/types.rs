@@ -19,6 +19,9 @@ pub(super) enum Name {
     Duration,
     List,
     Map,
+    Optional,
+    /// A parameter of any type of number.
+    Number,
 }
 
 /// A type; a list has one parameter, a map two. *nullable*: the value may also be null.
@@ -42,6 +45,7 @@ const MAX_DEPTH: usize = 16;
 
 pub(super) const DYN: Type = Type::of(Name::Dyn);
 pub(super) const BOOL: Type = Type::of(Name::Bool);
+pub(super) const OPTIONAL: Type = Type::of(Name::Optional);
 pub(super) const INT: Type = Type::of(Name::Int);
 pub(super) const NULL: Type = Type::of(Name::Null);
 
@@ -134,6 +138,8 @@ impl Name {
             Name::Duration => "google.protobuf.Duration",
             Name::List => "list",
             Name::Map => "map",
+            Name::Optional => "optional_type",
+            Name::Number => "number",
         }
     }
 }
@@ -233,7 +239,7 @@ pub(super) const fn of_unary(op: UnaryOp) -> &'static [Overload] {
 const SIZE: &[Overload] = &[(&[String], Int), (&[Bytes], Int), (&[List], Int), (&[Map], Int)];
 const TEXTS: &[Overload] = &[(&[String, String], Bool)];
 
-pub(super) const fn of_function(function: Function) -> Option<&'static [Overload]> {
+pub(super) fn of_function(function: Function) -> Option<&'static [Overload]> {
     Some(match function {
         Function::Size => SIZE,
         Function::Matches => TEXTS,
@@ -256,11 +262,12 @@ pub(super) const fn of_function(function: Function) -> Option<&'static [Overload
         Function::Duration => &[(&[Duration], Duration), (&[String], Duration)],
         Function::Type => &[(&[Dyn], Name::Type)],
         Function::Dyn => &[(&[Dyn], Dyn)],
+        Function::Extension(extension) => extension.row().overloads_if(true)?,
         _ => return None,
     })
 }
 
-pub(super) const fn of_method(function: Function) -> Option<&'static [Overload]> {
+pub(super) fn of_method(function: Function) -> Option<&'static [Overload]> {
     use Function::*;
     Some(match function {
         Size => SIZE,
@@ -272,6 +279,7 @@ pub(super) const fn of_method(function: Function) -> Option<&'static [Overload]>
         GetHours | GetMinutes | GetSeconds | GetMilliseconds => {
             &[(&[Name::Timestamp], Name::Int), (&[Name::Timestamp, Name::String], Name::Int), (&[Name::Duration], Name::Int)]
         }
+        Extension(extension) => extension.row().overloads_if(false)?,
         _ => return None,
     })
 }

@@ -42,6 +42,8 @@ pub(super) enum Value<'r> {
     /// Nanoseconds.
     Duration(i64),
     Type(TypeName),
+    /// A value or none.
+    Optional(Option<&'r Value<'r>>),
     /// A value of the event with unknown values somewhere below.
     Partial(&'r Partial<'r>),
     /// The event does not carry it (semantics.md section 8).
@@ -245,6 +247,8 @@ pub(super) enum Detail<'r> {
     Field(Value<'r>),
     /// An index, and the length of the list.
     Index(i64, usize),
+    /// An index, what it is into, and the size of that.
+    IndexOf(i64, &'static str, usize),
     /// An operator or function, the types of its arguments, and their number.
     Overload(&'static str, [TypeName; 4], usize),
     /// `.name` or `has(.name)` of a value that is not a map.
@@ -282,6 +286,7 @@ impl fmt::Display for Detail<'_> {
             Detail::Words(words) => f.write_str(words),
             Detail::Field(key) => write!(f, "no such field: {}", scalar(key)),
             Detail::Index(index, length) => write!(f, "index {index} of a list of {length}"),
+            Detail::IndexOf(index, what, size) => write!(f, "index {index} of a {what} of {size}"),
             Detail::Overload(name, types, count) => {
                 write!(f, "{name} does not take ")?;
                 for (at, kind) in types[..*count].iter().enumerate() {
@@ -316,6 +321,7 @@ impl<'r> Value<'r> {
             Value::Timestamp(_) => TypeName::Timestamp,
             Value::Duration(_) => TypeName::Duration,
             Value::Type(_) => TypeName::Type,
+            Value::Optional(_) => TypeName::Optional,
             Value::Partial(partial) => partial.value.type_of(),
             Value::Null | Value::Unknown | Value::Failure(_) => TypeName::Null,
         }

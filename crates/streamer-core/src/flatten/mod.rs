@@ -38,5 +38,5 @@ pub use old::OldText;
 pub(crate) use old::{find, substitute};
 pub use timestamps::write_rfc3339;
 pub use trie::{PathId, PathTrie, PathTrieBuilder};
-pub(crate) use typed::elements;
+pub(crate) use typed::{base64, elements};
 pub(crate) use unknown::{Names, Rest, Unknown, is_prefix};

@@ -473,7 +473,7 @@ fn digits_of(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The bytes in a text of base64 with its padding.
-pub(super) fn base64(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn base64(text: &[u8]) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;
     }

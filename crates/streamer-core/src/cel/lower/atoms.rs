@@ -13,7 +13,7 @@ use super::reads::{
 };
 use super::sets::EventSet;
 use super::times::{self, Moment};
-use super::{elements, strict};
+use super::{elements, strict, texts};
 use crate::cel::ast::{BinaryOp, Constant, Function, Meaning, Node, NodeId, Step, TypeName, UnaryOp};
 use crate::subscriptions::normal_form::{Atom, Clause, Path, Range, Relation, Root, Unknowns};
 use crate::value::{Kind, Kinds, Number, Scalar, Value};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// The events whose value satisfies one of *atoms*; if not *wanted*, those whose value is of *kinds* and satisfies
 /// none.
-fn one_of(path: Path, atoms: Vec<Atom>, kinds: Kinds, wanted: bool) -> EventSet {
+pub(super) fn one_of(path: Path, atoms: Vec<Atom>, kinds: Kinds, wanted: bool) -> EventSet {
     match (wanted, atoms.is_empty()) {
         (true, true) => EventSet::none(),
         (true, false) => EventSet::clause(clause(path, atoms)),
@@ -37,6 +37,11 @@ pub(super) fn comparison(scope: &Scope<'_>, op: BinaryOp, left: NodeId, right: N
     let ast = scope;
     if op == BinaryOp::In {
         return membership(ast, left, right, wanted);
+    }
+    if op == BinaryOp::Equal
+        && let Some(set) = texts::equality(ast, left, right, wanted)
+    {
+        return Some(set);
     }
     if let Some(set) = special(ast, op, left, right, wanted).or_else(|| elements::indexed(ast, op, left, right, wanted)) {
         return Some(set);

@@ -26,6 +26,7 @@ mod operators;
 mod reads;
 mod sets;
 mod strict;
+mod texts;
 mod times;
 
 use crate::cel::ast::{BinaryOp, Function, LogicOp, MacroKind, Node, NodeId, UnaryOp};

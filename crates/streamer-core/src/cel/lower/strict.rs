@@ -5,6 +5,8 @@
 use super::reads::{BOOL, EventRead, LIST, MAP, NUMBER, STRING, Scope, is, name_of, read, steps_from};
 use super::sets::EventSet;
 use crate::cel::ast::{BinaryOp, Function, Meaning, Node, NodeId, Step, UnaryOp};
+use crate::cel::extensions::Extension;
+use crate::cel::types::Name;
 use crate::subscriptions::normal_form::{Clause, Path, Unknowns};
 use crate::value::Kinds;
 
@@ -36,7 +38,8 @@ fn strict(ast: &Scope<'_>, id: NodeId, kinds: Kinds, found: &mut StrictReads) {
     let mut all = |ids: &[NodeId], kinds: Kinds| ids.iter().for_each(|id| strict(ast, *id, kinds, found));
     match &ast[id] {
         Node::Literal(_) | Node::Ident { meaning: Meaning::Type(_), .. } => {}
-        Node::Ident { .. } | Node::Logic { .. } => found.more(),
+        Node::Ident { .. } | Node::Logic { .. } | Node::Bind { .. } => found.more(),
+        Node::OptionalItem(inner) => all(&[*inner], Kinds::READABLE),
         Node::Paren(inner) => all(&[*inner], kinds),
         Node::List(items) => all(items, Kinds::READABLE),
         Node::Map(entries) => entries.iter().for_each(|(key, value)| {
@@ -55,6 +58,9 @@ fn strict(ast: &Scope<'_>, id: NodeId, kinds: Kinds, found: &mut StrictReads) {
             found.more();
         }
         Node::Call { function: Function::Dyn, args } => all(args, kinds),
+        Node::Call { function: Function::Extension(extension), args } => {
+            args.iter().enumerate().for_each(|(at, arg)| strict(ast, *arg, extension_kinds(*extension, at), found));
+        }
         Node::Call { function, args } => all(args, argument_kinds(*function)),
         Node::Has { target, .. } => all(&[*target], MAP),
         Node::Chain { base, steps } => of_chain(ast, *base, steps, kinds, found),
@@ -66,6 +72,7 @@ fn of_chain(ast: &Scope<'_>, base: NodeId, steps: &[Step], kinds: Kinds, found: 
     let kinds_of_named = match steps.get(named) {
         None => kinds,
         Some(Step::Macro(_) | Step::Index { .. } | Step::Select { .. }) => LIST.or(MAP),
+        Some(Step::OptionalIndex { .. } | Step::OptionalSelect { .. }) => LIST.or(MAP),
         Some(Step::Method { function, .. }) => target_kinds(*function),
     };
     match read(ast, base).and_then(|base| steps_from(base, ast, &steps[..named])) {
@@ -75,12 +82,19 @@ fn of_chain(ast: &Scope<'_>, base: NodeId, steps: &[Step], kinds: Kinds, found: 
     }
     for step in &steps[named..] {
         match step {
-            Step::Select { .. } => {}
+            Step::Select { .. } | Step::OptionalSelect { .. } => {}
             Step::Macro(_) => found.more(),
-            Step::Index { key, .. } => strict(ast, *key, Kinds::READABLE, found),
+            Step::Method { function: Function::Extension(extension), .. } if extension.row().is_lazy() => found.more(),
+            Step::Index { key, .. } | Step::OptionalIndex { key, .. } => strict(ast, *key, Kinds::READABLE, found),
             Step::Method { function, args, .. } => {
-                let kinds = if *function == Function::Contains { Kinds::READABLE } else { STRING };
-                args.iter().for_each(|arg| strict(ast, *arg, kinds, found));
+                args.iter().enumerate().for_each(|(at, arg)| {
+                    let kinds = match function {
+                        Function::Extension(extension) => extension_kinds(*extension, at + 1),
+                        Function::Contains => Kinds::READABLE,
+                        _ => STRING,
+                    };
+                    strict(ast, *arg, kinds, found);
+                });
             }
         }
     }
@@ -112,6 +126,30 @@ fn target_kinds(function: Function) -> Kinds {
         Function::Size => STRING.or(LIST).or(MAP),
         Function::Contains => STRING.or(LIST),
         Function::StartsWith | Function::EndsWith | Function::Matches => STRING,
+        Function::Extension(extension) => extension_kinds(extension, 0),
+        _ => Kinds::READABLE,
+    }
+}
+
+/// The kinds of value that a parameter of an extension accepts.
+fn extension_kinds(extension: Extension, at: usize) -> Kinds {
+    let row = extension.row();
+    if row.takes_many {
+        return NUMBER.or(LIST);
+    }
+    let params = row.overloads.iter().filter_map(|(params, _)| params.get(at));
+    params
+        .fold(None, |kinds: Option<Kinds>, param| Some(kinds.map_or(kinds_of(*param), |kinds| kinds.or(kinds_of(*param)))))
+        .unwrap_or(Kinds::READABLE)
+}
+
+fn kinds_of(param: Name) -> Kinds {
+    match param {
+        Name::String => STRING,
+        Name::List => LIST,
+        Name::Map => MAP,
+        Name::Bool => BOOL,
+        Name::Int | Name::Uint | Name::Double | Name::Number => NUMBER,
         _ => Kinds::READABLE,
     }
 }
