@@ -322,8 +322,8 @@ def _text_of(condition: CompiledFilter) -> str:
     if isinstance(value, list) and len(value) > SHOWN_VALUES:
         more = f" {_more(len(value))}"
         condition = replace(condition, value=value[:SHOWN_VALUES])
-    # CEL repeats each step of a path for every step below it.
-    is_long = condition.op.mentions_before or len(condition.path.names) > SHOWN_STEPS
+    # CEL repeats each step of a path for every step below it, and ignores case by regexps.
+    is_long = condition.op.mentions_before or condition.op.ignores_case or len(condition.path.names) > SHOWN_STEPS
     return f"{condition.in_words() if is_long else condition.to_cel()}{more}"
 
 
@@ -363,6 +363,8 @@ def _pattern_conditions(pattern: Pattern, event: Event) -> Iterator[tuple[Condit
         else:
             seen = _leaves_of(part, event)
             place, text = "pattern.$or", f"any of {len(part.alternatives)} alternatives"
+            if (path := _only_path(part)) is not None:
+                place, text = _place("pattern", path), f"{_place('', path)}: {_in_words_of_choice(part)}"
         yield Condition("pattern", text, place, seen, verdict, reason), part
     apart = Verdict.all(verdicts)
     if len(verdicts) == 1 or apart is Verdict.FALSE or EFFORT.is_spent:
@@ -385,6 +387,20 @@ def _parts_of(pattern: Pattern) -> Iterator[Pattern]:
         if at not in kept:
             kept[at] = replace(pattern, root=AllOf((part,)))
         yield kept[at]
+
+
+def _only_path(choice: AnyOf) -> tuple[str, ...] | None:
+    """Return the path of a choice between conditions on one field, as `all` makes; None for another `$or`."""
+    paths = {part.path if isinstance(part, Field) else None for one in choice.alternatives for part in one.fields}
+    return paths.pop() if len(paths) == 1 else None
+
+
+def _in_words_of_choice(choice: AnyOf) -> str:
+    shown = (
+        " and ".join(_in_words(part.matchers) for part in one.fields if isinstance(part, Field))
+        for one in choice.alternatives[:SHOWN_VALUES]
+    )
+    return " or ".join(shown)
 
 
 def _verdict_of(pattern: Pattern, event: Event) -> tuple[Verdict, str | None]:

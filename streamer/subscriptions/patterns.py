@@ -233,7 +233,7 @@ class _Parser:
             if _is_array(task.value):
                 alternatives = self._alternatives(task)
                 if alternatives is None:
-                    task.branch.parts.append(self._field(task))
+                    task.branch.parts += self._fields(task)
                 else:
                     tasks.extend(alternatives[::-1])
             elif _is_object(task.value):
@@ -288,14 +288,17 @@ class _Parser:
         task.branch.parts.append(branches)
         return members
 
-    def _field(self, task: _Task) -> Field:
+    def _fields(self, task: _Task) -> list[Field | list[_Branch]]:
+        """Return the parts of an array of values: a field, those of an `all`, or as many alternatives as there are of both."""
         if not task.value and self.dialect != "strict":
             _fail("an array of values must not be empty", task.place)
         assert task.path is not None  # only members have arrays
         self._grow("conditions", 1, task.place)
         self._grow("alternatives", len(task.value), task.place)
         self._spend(task.path.length, task.place)
+        names = task.path.names()
         matchers: list[Matcher] = []
+        joined: list[list[Field | list[_Branch]]] = []
         for i, value in enumerate(task.value):
             place = Place(task.place, i)
             if not _is_object(value):
@@ -306,12 +309,46 @@ class _Parser:
             at = Place(place, name)
             known = OPERATORS_OF[self.dialect]
             if name not in known:
-                _fail(f"unknown operator, expected one of {', '.join(known)}", at)
+                hint = "did you mean all?" if name == "allOf" and "all" in known else f"expected one of {', '.join(known)}"
+                _fail(f"unknown operator, {hint}", at)
             if self.dialect == "strict" and name in EXCLUSIVE and len(task.value) > 1:
                 _fail(f"{name} must be the only element of its array", at)
             self.size.spend(_OPERATOR_UNITS)
-            matchers.append(OPERATORS[name](self, operand, at))
-        return Field(task.path.names(), tuple(matchers))
+            if name == "all":
+                joined.append([Field(names, (each,)) for each in self._all(operand, at, task.path.length)])
+            else:
+                matchers.append(OPERATORS[name](self, operand, at))
+        if not joined:
+            return [Field(names, tuple(matchers))]
+        if len(joined) == 1 and not matchers:
+            return joined[0]
+        either = [*joined, *([[Field(names, tuple(matchers))]] if matchers else [])]
+        return [[_Branch(task.branch.depth + 1, parts) for parts in either]]
+
+    def _all(self, operand: Any, place: Place, length: int) -> Iterator[Matcher]:
+        """Yield the conditions of an `all`, each of which counts as one of a field of its own, on a path of *length* names."""
+        if not _is_array(operand):
+            _fail(f"expected an array of conditions, not {_kind(operand)}", place)
+        if not operand:
+            _fail("an array of conditions must not be empty", place)
+        self._grow("conditions", len(operand), place)
+        self._grow("alternatives", len(operand), place)
+        self._spend(length * len(operand), place)
+        for i, value in enumerate(operand):
+            at = Place(place, i)
+            if not _is_object(value):
+                self._spend(1, at)
+                yield Equal(self._scalar(value, at))
+                continue
+            name, inner = self._only_member(value, at)
+            at = Place(at, name)
+            if name not in JOINABLE:
+                _fail(f"unknown operator, expected one of {', '.join(JOINABLE)}", at)
+            self.size.spend(_OPERATOR_UNITS)
+            matcher = OPERATORS[name](self, inner, at)
+            if isinstance(matcher, Absent):
+                _fail("all conditions are on one value; expected true", at)
+            yield matcher
 
     def _only_member(self, value: Any, place: Place) -> tuple[str, Any]:
         if type(value) is dict and len(value) == 1:
@@ -514,7 +551,7 @@ class _Parser:
             yield item, Place(place, i)
 
 
-#: By operator, the function that parses its operand.
+#: By operator, the function that parses its operand; `all` has conditions instead, see `_all`.
 OPERATORS: dict[str, Callable[[_Parser, Any, Place], Matcher]] = {
     "prefix": _Parser._prefix,
     "suffix": _Parser._suffix,
@@ -529,9 +566,12 @@ OPERATORS: dict[str, Callable[[_Parser, Any, Place], Matcher]] = {
     "exactly": _Parser._exactly,
 }
 
-#: `exactly` is Event Ruler's; Quamina lacks it.
+#: The operators that `all` accepts.
+JOINABLE: Final = tuple(OPERATORS)
+
+#: `exactly` is Event Ruler's, and `all` is ours; Quamina lacks both.
 OPERATORS_OF: Final[Mapping[Dialect, tuple[str, ...]]] = {
-    "eventbridge": tuple(OPERATORS),
+    "eventbridge": (*OPERATORS, "all"),
     "strict": tuple(name for name in OPERATORS if name != "exactly"),
 }
 

@@ -20,8 +20,8 @@ pub(super) struct Rules {
     pub may_be_empty: bool,
     /// Whether a `$or` of objects means any of them; else it is a name as any other.
     pub has_or: bool,
-    /// Whether there is Event Ruler's `exactly`.
-    pub has_exactly: bool,
+    /// Whether there are Event Ruler's `exactly`, and `all`.
+    pub has_all: bool,
     /// How regular expressions are written.
     pub regexps: &'static i_regexp::Syntax,
 }
@@ -33,16 +33,12 @@ impl Dialect {
                 exclusive: &["exists", "anything-but", "regexp"],
                 may_be_empty: true,
                 has_or: false,
-                has_exactly: false,
+                has_all: false,
                 regexps: &i_regexp::Syntax::QUAMINA,
             },
-            Dialect::EventBridge => &Rules {
-                exclusive: &[],
-                may_be_empty: false,
-                has_or: true,
-                has_exactly: true,
-                regexps: &i_regexp::Syntax::RFC_9485,
-            },
+            Dialect::EventBridge => {
+                &Rules { exclusive: &[], may_be_empty: false, has_or: true, has_all: true, regexps: &i_regexp::Syntax::RFC_9485 }
+            }
         }
     }
 }

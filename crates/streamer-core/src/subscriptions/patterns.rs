@@ -120,8 +120,8 @@ const OPERATOR_NAMES: [&str; 24] = [
     "ip-address-in-range",
     "ip-address-not-in-range",
 ];
-/// The operators of every dialect, then those that only Event Ruler has.
-const OPERATORS: [&str; 11] = [
+/// The operators of every dialect, then those that Quamina lacks.
+const OPERATORS: [&str; 12] = [
     "prefix",
     "suffix",
     "equals-ignore-case",
@@ -133,7 +133,10 @@ const OPERATORS: [&str; 11] = [
     "exists",
     "anything-but",
     "exactly",
+    "all",
 ];
+/// The operators that `all` accepts: those before it.
+const JOINABLE: usize = OPERATORS.len() - 1;
 const EXCLUDABLE: [&str; 4] = ["prefix", "suffix", "equals-ignore-case", "wildcard"];
 
 const NONE: u32 = u32::MAX;
@@ -206,9 +209,7 @@ impl<'t> PatternParser<'t> {
             match task.value {
                 Tree::List(values) => {
                     if !self.alternatives(task, values, &mut tasks)? {
-                        let field = self.field(task, values)?;
-                        self.branches[task.branch].fields.push(field);
-                        self.branches[task.branch].order.push(true);
+                        self.fields(task, values)?;
                     }
                 }
                 Tree::Object(_) => self.members(task, &mut tasks)?,
@@ -309,7 +310,8 @@ impl<'t> PatternParser<'t> {
         Ok(true)
     }
 
-    fn field(&mut self, task: Task<'t>, values: &'t [Tree]) -> Result<Field> {
+    /// Add the conditions of an array of values: a field, those of an `all`, or as many alternatives as there are of both.
+    fn fields(&mut self, task: Task<'t>, values: &'t [Tree]) -> Result<()> {
         if values.is_empty() && !self.rules.may_be_empty {
             return self.fail(task.place, "an array of values must not be empty");
         }
@@ -317,14 +319,22 @@ impl<'t> PatternParser<'t> {
         self.size.add_alternatives(values.len(), self.limits).or_else(|reason| self.fail(task.place, reason))?;
         self.spend(self.paths[task.path as usize].length, task.place)?;
         let mut atoms = Vec::with_capacity(values.len());
+        let mut joined: Vec<Vec<Box<[Atom]>>> = Vec::new();
         for (at, value) in values.iter().enumerate() {
             let place = self.at(task.place, PatternStep::Index(at));
             if let Tree::Object(_) = value {
                 let (name, operand) = self.only_member(value, place)?;
                 let place = self.at(place, PatternStep::Name(name));
-                let known = &OPERATORS[..if self.rules.has_exactly { OPERATORS.len() } else { OPERATORS.len() - 1 }];
+                let known = &OPERATORS[..if self.rules.has_all { OPERATORS.len() } else { OPERATORS.len() - 2 }];
                 if !known.contains(&name) {
-                    return self.fail(place, format!("unknown operator, expected one of {}", known.join(", ")));
+                    let expected = || format!("expected one of {}", known.join(", "));
+                    let is_near = name == "allOf" && self.rules.has_all;
+                    let hint = if is_near { "did you mean all?".into() } else { expected() };
+                    return self.fail(place, format!("unknown operator, {hint}"));
+                }
+                if name == "all" {
+                    joined.push(self.all(operand, place, self.paths[task.path as usize].length)?);
+                    continue;
                 }
                 if self.rules.exclusive.contains(&name) && values.len() > 1 {
                     return self.fail(place, format!("{name} must be the only element of its array"));
@@ -343,7 +353,65 @@ impl<'t> PatternParser<'t> {
             at = self.paths[at as usize].outer;
         }
         names.reverse();
-        Ok(Field { path: names.into(), atoms: atoms.into() })
+        if joined.is_empty() || values.len() > joined.len() {
+            joined.push(vec![atoms.into()]);
+        }
+        let field = |atoms| Field { path: names.clone().into(), atoms };
+        let mut either = joined.into_iter().map(|parts| parts.into_iter().map(field).collect::<Vec<_>>());
+        if either.len() == 1 {
+            let branch = &mut self.branches[task.branch];
+            for field in either.next().into_iter().flatten() {
+                branch.fields.push(field);
+                branch.order.push(true);
+            }
+            return Ok(());
+        }
+        let depth = self.branches[task.branch].depth + 1;
+        let first = self.branches.len();
+        self.branches.extend(either.map(|fields| OpenBranch {
+            depth,
+            order: vec![true; fields.len()],
+            fields,
+            ..OpenBranch::default()
+        }));
+        let branches = (first..self.branches.len()).collect();
+        self.branches[task.branch].any_of.push(branches);
+        self.branches[task.branch].order.push(false);
+        Ok(())
+    }
+
+    /// The conditions of an `all`, each of which counts as one of a field of its own, on a path of *length* names.
+    fn all(&mut self, operand: &'t Tree, place: u32, length: usize) -> Result<Vec<Box<[Atom]>>> {
+        let Tree::List(values) = operand else {
+            return self.fail(place, format!("expected an array of conditions, not {}", kind(operand)));
+        };
+        if values.is_empty() {
+            return self.fail(place, "an array of conditions must not be empty");
+        }
+        self.size.add_conditions(values.len(), self.limits).or_else(|reason| self.fail(place, reason))?;
+        self.size.add_alternatives(values.len(), self.limits).or_else(|reason| self.fail(place, reason))?;
+        self.spend(length.saturating_mul(values.len()), place)?;
+        let mut conditions = Vec::with_capacity(values.len());
+        for (at, value) in values.iter().enumerate() {
+            let place = self.at(place, PatternStep::Index(at));
+            let Tree::Object(_) = value else {
+                self.spend(1, place)?;
+                conditions.push(self.scalar(value, place)?.map(Atom::Equal).into_iter().collect());
+                continue;
+            };
+            let (name, operand) = self.only_member(value, place)?;
+            let place = self.at(place, PatternStep::Name(name));
+            let known = &OPERATORS[..JOINABLE];
+            if !known.contains(&name) {
+                return self.fail(place, format!("unknown operator, expected one of {}", known.join(", ")));
+            }
+            let atom = self.operator(name, operand, place)?;
+            if atom == Atom::Kinds(Kinds::MISSING) {
+                return self.fail(place, "all conditions are on one value; expected true");
+            }
+            conditions.push([atom].into());
+        }
+        Ok(conditions)
     }
 
     fn only_member(&mut self, value: &'t Tree, place: u32) -> Result<(&'t str, &'t Tree)> {
