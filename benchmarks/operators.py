@@ -165,6 +165,22 @@ def _filters() -> Iterator[Way]:
     yield way("`starts_with`", lambda i: filters(("a", "starts_with", f"t{i}-")), text, data(a="t7-x"))
     yield way("`ends_with`", lambda i: filters(("a", "ends_with", f"-t{i}")), text, data(a="x-t7"))
     yield way("`matches`", lambda i: filters(("a", "matches", f"^t{i}-[0-9]+$")), data(a="x-12"), data(a="t7-12"))
+    for op, operand, other, same in (
+        ("==", "T{}-É", "x", "t7-é"),
+        ("in", "T{}-É", "x", "t7-é"),
+        ("starts_with", "T{}-", "x-y", "t7-y"),
+        ("ends_with", "-T{}", "x-y", "x-t7"),
+        ("contains", "-T{}-", "x-y-z", "x-t7-z"),
+        ("contains", "T{}", ["x", "y"], ["x", "t7"]),
+        ("matches", "^T{}-[0-9]+$", "x-12", "t7-12"),
+    ):
+
+        def folded(i: int, op: str = op, operand: str = operand) -> Members:
+            made = operand.format(i)
+            return {"filters": [{"field": "a", "op": op, "value": [made, 1] if op == "in" else made, "ignore_case": True}]}
+
+        kind = ", list of texts" if isinstance(other, list) else ""
+        yield way(f"`{op}` but for case{kind}", folded, data(a=other), data(a=same))
     yield way(
         "`changed`, fields of their own",
         lambda i: filters((f"f{i}", "changed")),
@@ -329,6 +345,8 @@ def _patterns() -> Iterator[Way]:
         ("`numeric`, `=`", lambda i: {"numeric": ["=", i]}, -1, 7),
         ("`numeric`, a narrow range", lambda i: {"numeric": [">=", i, "<", i + 1]}, -1, 7.5),
         ("`cidr`", lambda i: {"cidr": f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}/32"}, "192.168.0.1", "10.0.0.7"),
+        ("`all`", lambda i: {"all": [{"prefix": "t"}, {"suffix": f"-t{i}"}, {"anything-but": ["t-t0"]}]}, "t-x", "t-t7"),
+        ("`all`, next to exact", lambda i: [f"u{i}", {"all": [{"prefix": f"t{i}-"}, {"wildcard": "*y"}]}], "t-y", "t7-y"),
         ("`anything-but`, with exact", lambda i: {"anything-but": [f"t{i}"]}, "x", "x"),
         ("`anything-but` of a prefix, with exact", lambda i: {"anything-but": {"prefix": f"t{i}"}}, "x", "x"),
     )

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from streamer.subscriptions.operators import IGNORING_CASE
+
 Json = dict[str, Any]
 
 NUMBERS: list[Any] = [0, 1, 1.0, -1, 2, 2.5, 5, 10, 2**53, 2**53 + 1, float(2**53), 2**63, -0.0]
@@ -86,12 +88,24 @@ def random_filter(rng: random.Random) -> Json:
     made: Json = {"field": rng.choice(FIELDS), "op": op}
     if op != "changed":
         made["value"] = OPERANDS[op](rng)
+    if _may_ignore_case(made) and _aside(rng, 1).random() < 0.3:
+        made["ignore_case"] = True
     return made
 
 
+def _may_ignore_case(made: Json) -> bool:
+    is_text = isinstance(made.get("value"), str)
+    return made["op"] in IGNORING_CASE and (is_text or made["op"] in ("in", "not in"))
+
+
+def _aside(rng: random.Random, what: int = 0) -> random.Random:
+    """Return a generator for what is drawn aside, so that all that follows stays as it is without it."""
+    return random.Random(hash(rng.getstate()[1]) + what)
+
+
 def random_entry(rng: random.Random, make: Callable[[random.Random], Json] = random_filter) -> Json:
-    """Make a filter, or less often a group. The group draws aside, so that all that follows stays as it is without groups."""
-    made, aside = make(rng), random.Random(hash(rng.getstate()[1]))
+    """Make a filter, or less often a group, which draws aside."""
+    made, aside = make(rng), _aside(rng)
     return made if aside.random() < 0.75 else _group(aside, made, make, 1)
 
 
@@ -143,7 +157,13 @@ MATCHERS: dict[str, Callable[[random.Random], Any]] = {
 
 
 def random_leaves(rng: random.Random) -> list[Any]:
-    return [MATCHERS[rng.choice(list(MATCHERS))](rng) for _ in range(rng.choice([1, 1, 2, 3]))]
+    leaves = [MATCHERS[rng.choice(list(MATCHERS))](rng) for _ in range(rng.choice([1, 1, 2, 3]))]
+    aside = _aside(rng)
+    if aside.random() < 0.15:
+        leaves[0] = {
+            "all": [MATCHERS[name](aside) for name in aside.sample(sorted({*MATCHERS} - {"absent"}), aside.randint(1, 3))]
+        }
+    return leaves
 
 
 def random_document_pattern(rng: random.Random) -> Json:

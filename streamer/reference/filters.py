@@ -19,6 +19,7 @@ from streamer.effort import EFFORT
 from streamer.model import REST, BeyondFloat64, Event, FilterGroupOperator, Pointer, Verdict
 from streamer.reference.searches import may_search
 from streamer.subscriptions.filters import CompiledFilter
+from streamer.subscriptions.folding import folded
 from streamer.subscriptions.groups import CompiledGroup
 
 TRUE, FALSE, ERROR, UNKNOWN = Verdict.TRUE, Verdict.FALSE, Verdict.ERROR, Verdict.UNKNOWN
@@ -71,7 +72,11 @@ def evaluate_filter(condition: CompiledFilter, event: Event) -> tuple[Verdict, A
         return (now.present if now.on_the_way or now.present is not FALSE else ERROR), now.value
     if now.verdict is not TRUE:
         return now.verdict, now.value
-    return _COMPARISONS[condition.op.name](condition, now.value), now.value
+    seen = now.value
+    if condition.op.ignores_case and condition.regexp is None:
+        EFFORT.spend(len(seen) // 200 if isinstance(seen, str | list) else 0)
+        seen = folded(seen)
+    return _COMPARISONS[condition.op.name](condition, seen), now.value
 
 
 def evaluate_group(group: CompiledGroup, event: Event) -> Verdict:
@@ -214,7 +219,7 @@ def _kind(value: Any) -> str:
 
 def _contains(condition: CompiledFilter, seen: Any) -> Verdict:
     if isinstance(seen, list):
-        return _member(condition.value, seen, len(seen))
+        return _member(condition.compared, seen, len(seen))
     return _CONTAINS_TEXT(condition, seen)
 
 
@@ -222,7 +227,7 @@ def _text(holds: Callable[[str, str], bool]) -> Callable[[CompiledFilter, Any], 
     """Return an operator on two texts; it gives ERROR for any other values."""
 
     def compare(condition: CompiledFilter, seen: Any) -> Verdict:
-        value = condition.value
+        value = condition.compared
         return Verdict.of(holds(seen, value)) if isinstance(seen, str) and isinstance(value, str) else ERROR
 
     return compare
@@ -248,7 +253,7 @@ def _order(holds: Callable[[Any, Any], bool]) -> Callable[[CompiledFilter, Any],
     """Return an operator that orders two values of one kind: numbers by value, strings by code points, false before true."""
 
     def compare(condition: CompiledFilter, seen: Any) -> Verdict:
-        value = condition.value
+        value = condition.compared
         if _kind(seen) != _kind(value) or _kind(seen) not in ("bool", "number", "string"):
             return ERROR
         return Verdict.of(holds(seen, value))
@@ -257,15 +262,15 @@ def _order(holds: Callable[[Any, Any], bool]) -> Callable[[CompiledFilter, Any],
 
 
 _COMPARISONS: Final[Mapping[str, Callable[[CompiledFilter, Any], Verdict]]] = {
-    "==": lambda condition, seen: equal(seen, condition.value),
-    "!=": lambda condition, seen: equal(seen, condition.value).negate(),
+    "==": lambda condition, seen: equal(seen, condition.compared),
+    "!=": lambda condition, seen: equal(seen, condition.compared).negate(),
     ">": _order(lambda seen, value: seen > value),
     ">=": _order(lambda seen, value: seen >= value),
     "<": _order(lambda seen, value: seen < value),
     "<=": _order(lambda seen, value: seen <= value),
     # The values of a subscription are scalars, so searching them is fast.
-    "in": lambda condition, seen: _member(seen, condition.value, len(condition.value) // 16),
-    "not in": lambda condition, seen: _member(seen, condition.value, len(condition.value) // 16).negate(),
+    "in": lambda condition, seen: _member(seen, condition.compared, len(condition.compared) // 16),
+    "not in": lambda condition, seen: _member(seen, condition.compared, len(condition.compared) // 16).negate(),
     "contains": _contains,
     "starts_with": _text(str.startswith),
     "ends_with": _text(str.endswith),

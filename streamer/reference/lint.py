@@ -39,7 +39,7 @@ from streamer.subscriptions.compile import CompiledSubscription
 from streamer.subscriptions.contradictions import contradiction
 from streamer.subscriptions.filters import CompiledFilter
 from streamer.subscriptions.impossible import impossible, possible
-from streamer.subscriptions.matchers import Absent, Equal, Prefix, Suffix, Wildcard
+from streamer.subscriptions.matchers import Absent, Equal, EqualsIgnoreCase, Prefix, Suffix, Wildcard
 from streamer.subscriptions.normal_form import Conjunction, NormalForm, distribute, narrowed, normal_form
 from streamer.subscriptions.subscription import EVERY
 
@@ -149,7 +149,7 @@ def _conditions(clauses: Iterable[Clause], trees: Mapping[str, str]) -> Iterator
 
 def _sought(atom: Atom) -> Sought:
     match atom:
-        case IsKind() | Not() | Prefix(text="") | Suffix(text="") | Contains(element=Equal(value="")):
+        case IsKind() | Not() | Prefix(text="") | Suffix(text="") | Contains(element=Equal(value="") | EqualsIgnoreCase(text="")):
             return None
         case Wildcard(pieces=pieces) if not any(pieces):
             return None

@@ -128,9 +128,9 @@ class IsKind:
 @final
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """The value is a string with this substring, or a list with an element equal to it."""
+    """The value is a string with this substring, or a list with an element equal to it; case may be ignored in both."""
 
-    element: Equal
+    element: Equal | EqualsIgnoreCase
 
     def __str__(self) -> str:
         return f"contains {self.element}"

@@ -144,6 +144,8 @@ def _kinds(atom: Atom) -> frozenset[Kind]:
             return kinds
         case Contains(element=Equal(value=value)):
             return frozenset({Kind.LIST, Kind.STRING} if isinstance(value, str) else {Kind.LIST})
+        case Contains():
+            return frozenset({Kind.LIST, Kind.STRING})
         case Size():
             return _SIZED
         case Not():

@@ -15,8 +15,9 @@ from streamer.events.layout import decode_pointer
 from streamer.model import FilterGroupOperator, FilterRoot, Limits
 from streamer.subscriptions.atoms import Path, Root
 from streamer.subscriptions.cel_text import cel_literal, cel_path
+from streamer.subscriptions.folding import folded
 from streamer.subscriptions.operands import NOTHING, REGEXP, check_text, compile_operand, json_value, type_name
-from streamer.subscriptions.operators import OPERATORS, Lowered, Operator
+from streamer.subscriptions.operators import IGNORING_CASE, OPERATORS, Lowered, Operator
 from streamer.subscriptions.sizes import REGEXP_UNITS, UNITS, Size
 from streamer.subscriptions.subscription import Filter
 
@@ -24,7 +25,7 @@ from streamer.subscriptions.subscription import Filter
 MAX_FIELD_BYTES: Final = 4096
 MAX_FIELD_STEPS: Final = 512
 
-_MEMBERS = ("field", "op", "value", "root")
+_MEMBERS = ("field", "op", "value", "root", "ignore_case")
 #: Also the members of a group, for errors.
 _KNOWN = (*_MEMBERS, *get_args(FilterGroupOperator))
 #: Where a field's path may begin; the first is the default.
@@ -42,6 +43,7 @@ class CompiledFilter:
         path: at least one member name, from `data` or from the envelope down.
         op: the operator.
         value: None for `changed`; a list for `in` and `not in`; a bool for `exists`.
+        compared: the value that is compared with the field's: *value*, its texts folded if case is ignored.
         place: its place in the subscription, such as `filters[0]`.
         regexp: the compiled RE2 expression of `matches`; else None.
         size: size of the regexp (docs/cel-cost.md).
@@ -50,6 +52,7 @@ class CompiledFilter:
     path: Path
     op: Operator
     value: Any
+    compared: Any = field(repr=False)
     place: str = "filters[0]"
     regexp: Any = field(default=None, compare=False, repr=False)
     size: int = field(default=0, compare=False, repr=False)
@@ -61,7 +64,8 @@ class CompiledFilter:
     def in_words(self) -> str:
         """Return a text that is as short as its path and value: CEL repeats each step of a path for every step below it."""
         what = "" if self.value is None else f" {cel_literal(self.value)}"
-        return f"{cel_path(self.path.root.value, self.path.names)} {self.op.name.replace('_', ' ')}{what}"
+        case = ", in any case" if self.op.ignores_case else ""
+        return f"{cel_path(self.path.root.value, self.path.names)} {self.op.name.replace('_', ' ')}{what}{case}"
 
     def lower(self) -> Lowered:
         """Return the clauses that an index can use for the filter."""
@@ -75,7 +79,12 @@ def read_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]"
         SubscriptionError: a member is wrong; `place` names it.
     """
     if isinstance(source, Filter):
-        members: Mapping[str, Any] = {"field": source.field, "op": source.op, "root": source.root}
+        members: Mapping[str, Any] = {
+            "field": source.field,
+            "op": source.op,
+            "root": source.root,
+            "ignore_case": source.ignore_case,
+        }
         # The object's default value of None means no value, if the operator takes none.
         if not _takes_nothing(source.op) or source.value is not None:
             members = {**members, "value": source.value}
@@ -100,7 +109,16 @@ def read_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]"
             raise SubscriptionError(f"{members['op']!r} takes no value", place=f"{place}.value")
     elif "value" not in members:
         raise SubscriptionError(f"{members['op']!r} needs a value", place=f"{place}.value")
-    return Filter(members["field"], OPERATORS[members["op"]].name, members.get("value"), root)
+    ignore_case = _ignore_case(members.get("ignore_case", False), members["op"], f"{place}.ignore_case")
+    return Filter(members["field"], OPERATORS[members["op"]].name, members.get("value"), root, ignore_case)
+
+
+def _ignore_case(given: Any, op: str, place: str) -> bool:
+    if not isinstance(given, bool):
+        raise SubscriptionError(f"expected true or false, not {type_name(given)}", place=place)
+    if given and op not in IGNORING_CASE:
+        raise SubscriptionError(f"{op!r} compares with case; expected one of {', '.join(map(repr, IGNORING_CASE))}", place=place)
+    return given
 
 
 def _root(given: Any, op: str, place: str) -> FilterRoot:
@@ -136,15 +154,16 @@ def compile_filter(given: Filter, place: str, limits: Limits, size: Size) -> Com
     """Return a filter that `read_filter` returned, as `parse_filter` does."""
     size.spend(UNITS["conditions"] + len(given.field) // 64)
     path = Path(Root(given.root), parse_path(given.field, place=f"{place}.field"))
-    op = OPERATORS[given.op]
+    op = (IGNORING_CASE if given.ignore_case else OPERATORS)[given.op]
     value = json_value(given.value, place=f"{place}.value", spend=size.spend)
     op.operand.check(value, f"{place}.value")
     regexp, states = None, 0
     if op.operand is REGEXP:
         size.spend(REGEXP_UNITS + len(value))
-        regexp, states = compile_operand(value, f"{place}.value", limits)
+        regexp, states = compile_operand(f"(?i){value}" if op.ignores_case else value, f"{place}.value", limits)
         size.spend(states)
-    return CompiledFilter(path, op, value, place, regexp, states)
+    compared = folded(value) if op.ignores_case else value
+    return CompiledFilter(path, op, value, compared, place, regexp, states)
 
 
 def parse_path(text: str, *, place: str = "filters[0].field") -> tuple[str, ...]:

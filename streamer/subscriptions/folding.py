@@ -7,6 +7,10 @@ additions of Unicode 15.1 and 16.0 are listed, because the tables of Python 3.11
 
 from __future__ import annotations
 
+from typing import Any
+
+from streamer.subscriptions.cel_text import regexp_of
+
 _NEWER = {
     0x1FD3: 0x0390,
     0x1FE3: 0x03B0,
@@ -40,3 +44,19 @@ def simple_fold(text: str) -> str:
     The folding has as many code points as *text*, so prefixes and suffixes may be compared after it.
     """
     return text.lower() if text.isascii() else text.translate(_FOLDINGS)
+
+
+def folded(value: Any) -> Any:
+    """Return a JSON value with its case folded if it is a text, and that of the texts in it if it is a list."""
+    if isinstance(value, str):
+        return simple_fold(value)
+    return [simple_fold(each) if isinstance(each, str) else each for each in value] if isinstance(value, list) else value
+
+
+#: RE2's own tables may be older than the additions, so both letters of a pair are spelled out.
+_BOTH = {ord(letter): f"[{chr(one)}{chr(two)}]" for one, two in _NEWER.items() for letter in (chr(one), chr(two))}
+
+
+def ignoring_case(text: str) -> str:
+    """Return the regexp of RE2, for use after `(?i)`, that matches the texts whose folding is that of *text*."""
+    return regexp_of(text).translate(_BOTH)

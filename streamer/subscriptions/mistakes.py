@@ -166,8 +166,9 @@ def _condition(path: str, given: Mapping[str, Any]) -> str:
         return f"has({path})"
     if op in ("exists", "changed", "changed_to", "changed_from"):
         return f"{path} ..."
-    # The path comes first in each of them.
-    printed = parse_filter({**given, "field": "f", "root": "data"}).to_cel().replace("data.f", path, 1)
+    # The path comes first in each of them. A regexp has no plain dot, so it stays.
+    count = -1 if given.get("ignore_case") else 1
+    printed = parse_filter({**given, "field": "f", "root": "data"}).to_cel().replace("data.f", path, count)
     return printed if len(printed) <= _LONGEST else f"{path} ..."
 
 

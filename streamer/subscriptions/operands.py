@@ -54,6 +54,8 @@ NOTHING: Final = Operand("no value", ("null",))
 ANYTHING: Final = Operand("a value", ("string", "number", "boolean", "null", "array", "object"))
 BOOLEAN: Final = Operand("true or false", ("boolean",))
 TEXT: Final = Operand("a string", ("string",))
+#: The text of an operator on other values, too, that ignores case.
+FOLDED: Final = Operand("a string with 'ignore_case'", ("string",))
 #: A regexp: see `compile_operand`.
 REGEXP: Final = Operand("a string", ("string",))
 ORDERED: Final = Operand("a string, a number or a boolean", ("string", "number", "boolean"))

@@ -18,6 +18,9 @@ mean:
 So for `changed`, `changed_to` and `changed_from` a field below a scalar, a list or null is absent, on either side, and only a
 number outside of float64 is an error.
 
+With `ignore_case` the operators on texts compare foldings, which CEL finds by regexps: `data.a.matches('(?i)^v')` for
+`starts_with`. They are the rows of `IGNORING_CASE`.
+
 A filter with the root `envelope` has `envelope` in place of `data`. The last three operators always compare `before` with `data`.
 
 Invariant: an event for which the CEL of a filter is true satisfies all its clauses. With `is_exact` the converse is true too.
@@ -26,7 +29,7 @@ Invariant: an event for which the CEL of a filter is true satisfies all its clau
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 from streamer.model import FilterOperator
@@ -47,8 +50,20 @@ from streamer.subscriptions.atoms import (
 )
 from streamer.subscriptions.atoms import value_clause as clause
 from streamer.subscriptions.cel_text import cel_literal, cel_path, has, present, steps
-from streamer.subscriptions.matchers import Equal, Prefix, Suffix
-from streamer.subscriptions.operands import ANYTHING, BOOLEAN, NOTHING, ORDERED, REGEXP, SCALAR, SCALARS, TEXT, Operand
+from streamer.subscriptions.folding import ignoring_case
+from streamer.subscriptions.matchers import Equal, EqualsIgnoreCase, Prefix, Suffix
+from streamer.subscriptions.operands import (
+    ANYTHING,
+    BOOLEAN,
+    FOLDED,
+    NOTHING,
+    ORDERED,
+    REGEXP,
+    SCALAR,
+    SCALARS,
+    TEXT,
+    Operand,
+)
 
 STRING: Final = IsKind(frozenset({Kind.STRING}))
 
@@ -74,6 +89,7 @@ class Operator:
         cel: prints the CEL expression, for a path and a value.
         lower: makes the clauses, for a path and a value.
         mentions_before: whether it reads the document before the change.
+        ignores_case: whether it compares the foldings of texts.
     """
 
     name: FilterOperator
@@ -82,6 +98,7 @@ class Operator:
     cel: Callable[[Path, Any], str]
     lower: Callable[[Path, Any], Lowered]
     mentions_before: bool = False
+    ignores_case: bool = False
 
 
 # The CEL of a row
@@ -246,3 +263,76 @@ _ROWS: Final = (
 
 #: By name, in the order in which errors list them.
 OPERATORS: Final[Mapping[str, Operator]] = {row.name: row for row in _ROWS}
+
+
+# Ignoring case
+
+
+def _finds(field: str, regexp: str) -> str:
+    return f"{field}.matches({cel_literal(f'(?i){regexp}')})"
+
+
+def _searched(regexp: Callable[[str], str]) -> Callable[[Path, Any], str]:
+    return lambda path, value: _finds(cel_path(path.root.value, path.names), regexp(value))
+
+
+def _is_text(field: str, texts: list[str]) -> str:
+    alternatives = "|".join(map(ignoring_case, texts))
+    return f"type({field}) == string && {_finds(field, f'^(?:{alternatives})$')}"
+
+
+def _in_folded(path: Path, values: Any) -> str:
+    values = values if isinstance(values, list) else [values]
+    field = cel_path(path.root.value, path.names)
+    texts, others = ([each for each in values if isinstance(each, str) is is_text] for is_text in (True, False))
+    is_other = [f"{field} in {cel_literal(others)}"] if others or not texts else []
+    return " || ".join([*is_other, *([_is_text(field, texts)] if texts else [])])
+
+
+def _contains_folded(path: Path, value: Any) -> str:
+    field = cel_path(path.root.value, path.names)
+    in_list = f"{field}.exists(x, {_is_text('x', [value])})"
+    return f"type({field}) == list ? {in_list} : {_finds(field, ignoring_case(value))}"
+
+
+def _equal_folded(value: Any) -> Atom:
+    return EqualsIgnoreCase(value) if isinstance(value, str) else Equal(value)
+
+
+def _none_folded(path: Path, values: Any) -> Lowered:
+    values = values if isinstance(values, list) else [values]
+    return Lowered((clause(path, [Not(frozenset(map(_equal_folded, values)))]),))
+
+
+def _not(cel: Callable[[Path, Any], str]) -> Callable[[Path, Any], str]:
+    return lambda path, value: f"!({cel(path, value)})"
+
+
+def _ignoring(name: str, cel: Callable[[Path, Any], str], lower: Callable[[Path, Any], Lowered]) -> Operator:
+    row = OPERATORS[name]
+    operand = FOLDED if row.operand in (ANYTHING, SCALAR) else row.operand
+    return replace(row, operand=operand, cel=cel, lower=lower, ignores_case=True)
+
+
+#: By name, the operators that may ignore case, as they are then.
+IGNORING_CASE: Final[Mapping[str, Operator]] = {
+    row.name: row
+    for row in (
+        _ignoring("==", _in_folded, value_is(_equal_folded)),
+        _ignoring("!=", _not(_in_folded), _none_folded),
+        _ignoring("in", _in_folded, lambda path, values: Lowered((clause(path, map(_equal_folded, values)),))),
+        _ignoring("not in", _not(_in_folded), _none_folded),
+        _ignoring("contains", _contains_folded, value_is(lambda text: Contains(EqualsIgnoreCase(text)))),
+        _ignoring(
+            "starts_with",
+            _searched(lambda text: f"^{ignoring_case(text)}"),
+            value_is(lambda text: Prefix(text, ignore_case=True) if text else STRING),
+        ),
+        _ignoring(
+            "ends_with",
+            _searched(lambda text: f"{ignoring_case(text)}$"),
+            value_is(lambda text: Suffix(text, ignore_case=True) if text else STRING),
+        ),
+        _ignoring("matches", _searched(lambda regexp: regexp), value_is(lambda regexp: Matches(f"(?i){regexp}"))),
+    )
+}

@@ -14,11 +14,10 @@ from streamer.events.layout import POINTER
 from streamer.events.schema import DRAFT, Schema
 from streamer.model import Dialect, Limits, TopicDialect
 from streamer.subscriptions.filters import MAX_FIELD_BYTES, ROOTS
-from streamer.subscriptions.operands import MAX_REGEXP_BYTES, NOTHING, REGEXP, Operand
-from streamer.subscriptions.operators import OPERATORS
+from streamer.subscriptions.operands import FOLDED, MAX_REGEXP_BYTES, NOTHING, REGEXP, Operand
+from streamer.subscriptions.operators import IGNORING_CASE, OPERATORS
 from streamer.subscriptions.parse import READ
 from streamer.subscriptions.patterns import EXCLUDABLE, EXCLUSIVE, OPERATOR_NAMES, OPERATORS_OF
-from streamer.subscriptions.patterns import OPERATORS as MATCHERS
 from streamer.subscriptions.subscription import GROUPS, Filter, Subscription
 
 _TEXT: Final[Schema] = {"type": "string"}
@@ -72,6 +71,12 @@ _MATCHERS: Final[Mapping[str, Schema]] = {
         **_ONE_MEMBER,
     },
     "exactly": {"description": "The text itself, as Event Ruler writes it.", **_TEXT},
+    "all": {
+        "description": "A value that satisfies each of these.",
+        "type": "array",
+        "minItems": 1,
+        "items": {"$ref": "#/$defs/element", "properties": {"all": False, "exists": {"const": True}}},
+    },
 }
 
 
@@ -79,6 +84,16 @@ _MATCHERS: Final[Mapping[str, Schema]] = {
 _WITH_BEFORE: Final[Schema] = {
     "if": {"properties": {"op": {"enum": [row.name for row in OPERATORS.values() if row.mentions_before]}}, "required": ["op"]},
     "then": {"properties": {"root": {"const": "data"}}},
+}
+
+#: Of the operators that may ignore case, some then take only a text.
+_IGNORING: Final[Schema] = {
+    "if": {"properties": {"ignore_case": {"const": True}}, "required": ["ignore_case"]},
+    "then": {
+        "properties": {"op": {"enum": list(IGNORING_CASE)}},
+        "if": {"properties": {"op": {"enum": [row.name for row in IGNORING_CASE.values() if row.operand is FOLDED]}}},
+        "then": {"properties": {"value": {"type": list(FOLDED.types)}}},
+    },
 }
 
 #: The rules of a topic pattern by dialect, except the number of its words.
@@ -131,7 +146,7 @@ def subscription_schema(limits: Limits | None = None, topic_dialect: TopicDialec
             "element": {
                 "description": "A value, or one operator.",
                 "type": ["string", "number", "boolean", "null", "object"],
-                "properties": {name: _MATCHERS[name] for name in MATCHERS},
+                "properties": {name: _MATCHERS[name] for name in OPERATORS_OF["eventbridge"]},
                 **_ONE_MEMBER,
             },
             **{dialect: _pattern(dialect) for dialect in get_args(Dialect)},
@@ -183,8 +198,9 @@ def _filter(limits: Limits) -> Schema:
             },
             "value": {"description": words.get("value", "")},
             "root": {"description": words.get("root", ""), "enum": list(ROOTS), "default": "data"},
+            "ignore_case": {"description": words.get("ignore_case", ""), "type": "boolean", "default": False},
         },
-        "allOf": [*(_with_value(names, limits) for names in takes.values()), _WITH_BEFORE],
+        "allOf": [*(_with_value(names, limits) for names in takes.values()), _WITH_BEFORE, _IGNORING],
     }
 
 
@@ -253,6 +269,6 @@ def _values(dialect: Dialect, limits: Limits) -> Schema:
     if dialect != "strict":
         return {**schema, "minItems": 1}
     alone = {"items": {"properties": dict.fromkeys(sorted(EXCLUSIVE), False)}}
-    lacking = {name: False for name in MATCHERS if name not in OPERATORS_OF[dialect]}
+    lacking = {name: False for name in _MATCHERS if name not in OPERATORS_OF[dialect]}
     known = {"allOf": [schema.pop("items"), {"properties": lacking}]}
     return {**schema, "items": known, "if": {"minItems": 2}, "then": alone}

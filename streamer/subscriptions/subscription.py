@@ -36,16 +36,19 @@ class Filter:
         op: how to compare (semantics.md section 3).
         value: the value to compare with; omitted for `changed`.
         root: where the path of the field begins: `data`, or `envelope`, the record without its documents.
+        ignore_case: whether texts that differ only in case are equal (semantics.md 3.35).
     """
 
     field: str
     op: FilterOperator
     value: Any = None
     root: FilterRoot = "data"
+    ignore_case: bool = False
 
     def __repr__(self) -> str:
-        root = "" if self.root == "data" else f", root={self.root!r}"
-        return f"Filter(field={self.field!r}, op={self.op!r}, value={self.value!r}{root})"
+        rest = "" if self.root == "data" else f", root={self.root!r}"
+        rest += f", ignore_case={self.ignore_case!r}" if self.ignore_case else ""
+        return f"Filter(field={self.field!r}, op={self.op!r}, value={self.value!r}{rest})"
 
     def to_cel(self) -> str:
         """Return the CEL expression with exactly the meaning of this filter."""
@@ -54,12 +57,14 @@ class Filter:
         return parse_filter(self).to_cel()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the members, ready for `json.dumps`, without a default `root`; `changed` takes no value and gets none."""
-        members = {"field": self.field, "op": self.op, "value": self.value}
+        """Return the members, ready for `json.dumps`, without a default `root` or `ignore_case`; `changed` gets no value."""
+        members: dict[str, Any] = {"field": self.field, "op": self.op, "value": self.value}
         if self.op == "changed" and self.value is None:
             del members["value"]
         if self.root != "data":
             members["root"] = self.root
+        if self.ignore_case:
+            members["ignore_case"] = self.ignore_case
         return members
 
 
@@ -266,6 +271,7 @@ class FilterDict(TypedDict, total=False):
     op: Required[FilterOperator]
     value: Any
     root: FilterRoot
+    ignore_case: bool
 
 
 #: The type of a group of filters in the form of a mapping, which has one of these members, for type checkers.

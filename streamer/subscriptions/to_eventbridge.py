@@ -161,6 +161,12 @@ def _joined_ranges(filters: Iterable[CompiledFilter]) -> list[tuple[CompiledFilt
 
 def _values(each: CompiledFilter) -> list[Any]:
     value, place = each.value, Place(Place(None, each.place), "value")
+    if each.op.ignores_case:
+        values = [_ignoring_case(each.op.name, one, place) for one in (value if isinstance(value, list) else [value])]
+        if each.op.name in ("!=", "not in") and values:
+            return [{"anything-but": {"equals-ignore-case": _excluded([one["equals-ignore-case"] for one in values], place)}}]
+        if values:
+            return values
     match each.op.name:
         case "==":
             return [_scalar(value, place)]
@@ -187,6 +193,20 @@ def _values(each: CompiledFilter) -> list[Any]:
             return [{"exists": value}]
         case op:
             raise _refusal(f"EventBridge has no equal of {op!r}", Place(Place(None, each.place), "op"))
+
+
+def _ignoring_case(op: str, value: Any, place: Place) -> Any:
+    if not isinstance(value, str):
+        if op == "in":
+            return _scalar(value, place)
+        raise _refusal("EventBridge excludes texts or numbers, not both, and no other values", place)
+    matcher: Any = {"equals-ignore-case": value} if value or op in ("==", "!=", "in", "not in") else value
+    if op in ("starts_with", "ends_with"):
+        matcher = {"prefix" if op == "starts_with" else "suffix": matcher}
+    elif op in ("contains", "matches"):
+        raise _refusal(f"EventBridge has no equal of {op!r} that ignores case", Place(place.outer, "ignore_case"))
+    _refuse_folding(matcher, place)
+    return matcher
 
 
 def _excluded(values: list[Any], place: Place) -> list[Any]:
@@ -284,6 +304,8 @@ class _Pattern:
                 return {"wildcard": operand.replace("\\", "\\\\")}
             case "regexp":
                 raise _refusal("EventBridge has no regexps", place)
+            case "all":
+                raise _refusal("EventBridge has no values that satisfy several conditions", place)
             case "numeric":
                 return {name: [_number(each, place) if at % 2 else each for at, each in enumerate(operand)]}
             case "cidr":

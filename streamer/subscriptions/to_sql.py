@@ -39,7 +39,7 @@ from streamer.cel_eval.tree import (
 from streamer.cel_eval.values import CelType
 from streamer.errors import CelError, SubscriptionError
 from streamer.model import Limits
-from streamer.subscriptions.groups import parse_entry
+from streamer.subscriptions.groups import filters_in, parse_entry
 from streamer.subscriptions.parse import named, parse_subscription
 from streamer.subscriptions.subscription import Subscription
 
@@ -77,7 +77,11 @@ def _parts(subscription: Subscription) -> list[str]:
     for at, each in enumerate(subscription.filters):
         place = f"filters[{at}]"
         try:
-            parts.append(_condition(compile_cel(parse_entry(each, place=place).to_cel(), Limits()).tree))
+            entry = parse_entry(each, place=place)
+            if (folded := next((one for one in filters_in([entry]) if one.op.ignores_case), None)) is not None:
+                reason = "SQL cannot express it exactly: PostgreSQL folds case by the rules of a collation"
+                raise SubscriptionError(reason, place=f"{folded.place}.ignore_case")
+            parts.append(_condition(compile_cel(entry.to_cel(), Limits()).tree))
         except CelError as error:
             raise SubscriptionError(error.reason, place=place) from None
     if subscription.cel is not None:

@@ -88,7 +88,7 @@ def _members(subscription: Subscription) -> dict[str, Any]:
 
 def _entries(entries: Iterable[Any]) -> list[Any]:
     return [
-        (item.field, item.op, item.value, item.root)
+        (item.field, item.op, item.value, item.root, item.ignore_case)
         if isinstance(item, Filter)
         else (item.op, _entries(item.filters))
         if isinstance(item, FilterGroup)

@@ -17,7 +17,7 @@ from streamer.model import INT64_MAX, INT64_MIN, UINT64_MAX, BeyondFloat64, Even
 from streamer.reference.filters import MISSING, Absence, evaluate_filter
 from streamer.subscriptions.filters import ROOTS, CompiledFilter, parse_filter
 from streamer.subscriptions.operands import MAX_VALUE_DEPTH
-from streamer.subscriptions.operators import OPERATORS
+from streamer.subscriptions.operators import IGNORING_CASE, OPERATORS
 
 LIMITS = Limits()
 
@@ -114,6 +114,34 @@ def test_a_group_of_objects_and_mappings_becomes_json() -> None:
         assert json.loads(json.dumps(made))["filters"] == plain
 
 
+@pytest.mark.parametrize(
+    ("op", "value", "printed"),
+    [
+        ("==", "a.b", "type(data.a) == string && data.a.matches('(?i)^(?:a\\\\.b)$')"),
+        ("!=", "É", "!(type(data.a) == string && data.a.matches('(?i)^(?:É)$'))"),
+        ("in", ("x", 1, "y"), "data.a in [1] || type(data.a) == string && data.a.matches('(?i)^(?:x|y)$')"),
+        ("in", (), "data.a in []"),
+        ("not in", (None,), "!(data.a in [null])"),
+        (
+            "contains",
+            "x",
+            "type(data.a) == list ? data.a.exists(x, type(x) == string && x.matches('(?i)^(?:x)$')) : data.a.matches('(?i)x')",
+        ),
+        ("starts_with", "\u1fd3", "data.a.matches('(?i)^[\u1fd3\u0390]')"),
+        ("ends_with", "", "data.a.matches('(?i)$')"),
+        ("matches", "a|b", "data.a.matches('(?i)a|b')"),
+    ],
+)
+def test_a_filter_that_ignores_case_prints_regexps(op: Any, value: Any, printed: str) -> None:
+    given = Filter("a", op, value, ignore_case=True)
+    assert given.to_cel() == printed
+    assert compile_cel(printed, LIMITS)
+    assert repr(given).endswith(", ignore_case=True)")
+    assert given.to_dict()["ignore_case"] is True
+    with pytest.raises(SubscriptionError, match="PostgreSQL folds case"):
+        Subscription(id="s", filters=[FilterGroup("not", [given])]).to_sql()
+
+
 @pytest.mark.parametrize(("field", "op", "value", "printed"), PRINTED)
 def test_what_a_filter_prints_is_cel(field: str, op: str, value: Any, printed: str) -> None:
     """It compiles, and whether it mentions `before` is as the operator says."""
@@ -129,7 +157,7 @@ SCALARS = st.one_of(
     st.booleans(),
     st.sampled_from([0, 1, 2, -1, 2**53, 2**53 + 1, INT64_MIN, INT64_MAX, INT64_MAX + 1, UINT64_MAX]),
     st.sampled_from([0.0, -0.0, 1.0, 1.5, 2.0**53, 2.0**63, 2.0**64, 5e-324]),
-    st.sampled_from(["", "a", "b", "ab", "é", "1"]),
+    st.sampled_from(["", "a", "b", "ab", "é", "É", "1", "K", "\u212a", "\U00010d50", "\U00010d70"]),
 )
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2), max_leaves=4
@@ -147,7 +175,7 @@ OPERANDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("in", "not in"), st.lists(SCALARS, max_size=3)),
     "contains": SCALARS,
     "exists": st.booleans(),
-    **dict.fromkeys(("starts_with", "ends_with"), st.sampled_from(["", "a", "é"])),
+    **dict.fromkeys(("starts_with", "ends_with"), st.sampled_from(["", "a", "é", "k", "\U00010d50"])),
     "matches": st.sampled_from(["", "a", "^.$", "é|1"]),
     "changed": st.none(),
 }
@@ -160,7 +188,9 @@ def filters(draw: st.DrawFn) -> CompiledFilter:
     op = draw(st.sampled_from(list(OPERATORS)))
     pointer = "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in path)
     root = "data" if OPERATORS[op].mentions_before else draw(st.sampled_from(ROOTS))
-    return parse_filter(Filter(pointer, op, draw(OPERANDS[op]), root))
+    value = draw(OPERANDS[op])
+    may_ignore = op in IGNORING_CASE and (isinstance(value, str) or op in ("in", "not in"))
+    return parse_filter(Filter(pointer, op, value, root, may_ignore and draw(st.booleans())))
 
 
 @st.composite

@@ -37,7 +37,9 @@ pub fn subscription(choices: &mut Choices<'_>) -> String {
         };
         let is_of_envelope = !op.starts_with("changed") && choices.below(8) == 7;
         let root = if is_of_envelope { r#","root":"envelope""# } else { "" };
-        let filter = format!(r#"{{"field":"{field}","op":"{op}"{value}{root}}}"#);
+        // Refused for some operators and values.
+        let case = if choices.below(8) == 7 { r#","ignore_case":true"# } else { "" };
+        let filter = format!(r#"{{"field":"{field}","op":"{op}"{value}{root}{case}}}"#);
         match parts.iter_mut().find(|part| part.starts_with("\"filters\"")) {
             Some(filters) => *filters = filters.replace("]$", &format!(",{filter}]$")),
             None => parts.push(format!("\"filters\":[{filter}]$")),
@@ -113,6 +115,8 @@ fn pattern_object(choices: &mut Choices<'_>, depth: usize, text: &mut String) {
                     r#"{"regexp":"[xy]+"}"#,
                     r#"{"anything-but":{"prefix":"x"}}"#,
                     r#"{"prefix":{"equals-ignore-case":"X"}}"#,
+                    r#"{"all":[{"prefix":"x"},{"suffix":"y"}]}"#,
+                    r#"{"all":["x",{"anything-but":"y"},{"exists":true}]}"#,
                 ]));
             }
             text.push(']');

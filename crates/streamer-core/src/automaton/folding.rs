@@ -1,9 +1,10 @@
-//! Which operands equal, begin or end a string if case does not count? The string is folded once, then looked up.
+//! Which operands equal, begin, end or occur in a string if case does not count? The string is folded once, then looked up.
 //!
 //! ```text
 //!   "STRASSE ſ"  ──fold──►  "strasse s"  ─┬─► equal: looked up whole
 //!                                         ├─► prefixes
-//!                                         └─► suffixes
+//!                                         ├─► suffixes
+//!                                         └─► substrings
 //! ```
 //!
 //! Folding is Unicode's simple case folding (CaseFolding.txt, statuses C and S): a character to a character, so a prefix of
@@ -11,13 +12,16 @@
 //!
 //! Invariant: operands are folded with the same function.
 //!
-//! Cost: one pass to fold (none for ASCII without capitals), then as [`crate::automaton::affixes`].
+//! Cost: one pass to fold (none for ASCII without capitals), then as [`crate::automaton::affixes`] and
+//! [`crate::automaton::wildcards`].
 //!
 //! Rejected: a transition for each case of each letter, as automata with byte transitions need: two for ASCII, up to four
 //! for others, and states multiply.
 
 use crate::automaton::affixes::{Prefixes, Suffixes};
+use crate::automaton::literals::SeenLiterals;
 use crate::automaton::table::Table;
+use crate::automaton::wildcards::Wildcards;
 use crate::value::Seed;
 use icu_casemap::CaseMapper;
 use std::borrow::Cow;
@@ -46,6 +50,7 @@ pub struct IgnoreCase {
     texts: Box<[FoldedGroup]>,
     prefixes: Prefixes,
     suffixes: Suffixes,
+    substrings: Option<Wildcards>,
 }
 
 impl IgnoreCase {
@@ -54,6 +59,7 @@ impl IgnoreCase {
         equal: impl IntoIterator<Item = (&'a str, u32)>,
         prefixes: impl IntoIterator<Item = (&'a str, u32)>,
         suffixes: impl IntoIterator<Item = (&'a str, u32)>,
+        substrings: impl IntoIterator<Item = (&'a str, u32)>,
         seed: Seed,
     ) -> IgnoreCase {
         let mut equal: Vec<(&str, u32)> = equal.into_iter().collect();
@@ -64,7 +70,11 @@ impl IgnoreCase {
             .collect();
         let hashes: Vec<(u64, u32)> =
             texts.iter().zip(0..).map(|((text, _), at)| (seed.hash_bytes(text.as_bytes()), at)).collect();
+        let anywhere = |text: &str| [Box::default(), text.into(), Box::default()];
+        let substrings: Vec<([Box<str>; 3], u32)> = substrings.into_iter().map(|(text, id)| (anywhere(text), id)).collect();
+        let wildcards = || Wildcards::new(substrings.iter().map(|(pieces, id)| (&pieces[..], *id)));
         IgnoreCase {
+            substrings: (!substrings.is_empty()).then(wildcards),
             equal: Table::new(&hashes),
             texts,
             prefixes: Prefixes::new(prefixes, seed.clone()),
@@ -74,13 +84,16 @@ impl IgnoreCase {
     }
 
     /// Hand the ids of all operands that fit *text* to *hit*, each once.
-    pub fn query(&self, text: &str, mut hit: impl FnMut(&[u32])) {
+    pub fn query(&self, text: &str, seen: &mut SeenLiterals, mut hit: impl FnMut(&[u32])) {
         let folded = fold(text);
         if let Some(at) = self.equal.find(self.seed.hash_bytes(folded.as_bytes()), |at| *self.texts[at as usize].0 == *folded) {
             hit(&self.texts[at as usize].1);
         }
         self.prefixes.query(&folded, &mut hit);
         self.suffixes.query(&folded, &mut hit);
+        if let Some(substrings) = &self.substrings {
+            substrings.query(&folded, seen, hit);
+        }
     }
 }
 
@@ -115,21 +128,22 @@ mod tests {
         for _ in 0..200 {
             let operands: Vec<String> = (0..20).map(|_| fold(&dice.text("aAsſkK\u{212a}", 3)).into_owned()).collect();
             let pairs =
-                |kind: u32| operands.iter().zip(0..).filter(move |(_, id)| id % 3 == kind).map(|(text, id)| (text.as_str(), id));
-            let built = IgnoreCase::new(pairs(0), pairs(1), pairs(2), Seed::new(9));
+                |kind: u32| operands.iter().zip(0..).filter(move |(_, id)| id % 4 == kind).map(|(text, id)| (text.as_str(), id));
+            let built = IgnoreCase::new(pairs(0), pairs(1), pairs(2), pairs(3), Seed::new(9));
             for _ in 0..20 {
                 let text = dice.text("aAsſkK\u{212a}", 6);
                 let folded = fold(&text);
                 let mut found = Vec::new();
-                built.query(&text, |ids| found.extend_from_slice(ids));
+                built.query(&text, &mut SeenLiterals::default(), |ids| found.extend_from_slice(ids));
                 found.sort_unstable();
                 let expected: Vec<u32> = operands
                     .iter()
                     .zip(0..)
-                    .filter(|(operand, id)| match id % 3 {
+                    .filter(|(operand, id)| match id % 4 {
                         0 => **operand == *folded,
                         1 => folded.starts_with(operand.as_str()),
-                        _ => folded.ends_with(operand.as_str()),
+                        2 => folded.ends_with(operand.as_str()),
+                        _ => folded.contains(operand.as_str()),
                     })
                     .map(|(_, id)| id)
                     .collect();

@@ -426,7 +426,9 @@ pub fn of_atom<'a>(atom: &AtomView<'a>, visit: &mut dyn FnMut(KeyProbe<'a>)) -> 
         | AtomView::Size(..)
         | AtomView::Regexp(_)
         | AtomView::Kinds(_)
-        | AtomView::Other(..) => None,
+        | AtomView::Other(..)
+        // A gram of a folded text would need a kind of its own.
+        | AtomView::SubstringIgnoreCase(_) => None,
     }
 }
 

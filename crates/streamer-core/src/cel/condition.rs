@@ -25,6 +25,7 @@ use super::matches::RunRegexps;
 use super::outcome::{Evaluation, Verdict};
 use super::program::Program;
 use super::values::{Key, Map, Value};
+use crate::automaton::folding::fold;
 use crate::error::EventError;
 use crate::limits::Limits;
 use crate::regexps::CompiledRegexp;
@@ -74,7 +75,8 @@ impl Condition {
         Ok(Condition { program, named: named.into() })
     }
 
-    /// Evaluate it at a path of an event, at any cost. Its `matches` is a search for *regexp*.
+    /// Evaluate it at a path of an event, at any cost. Its `matches` is a search for *regexp*. If *is_folded*, the
+    /// operand is folded, and the value is before it is compared.
     ///
     /// # Errors
     ///
@@ -83,6 +85,7 @@ impl Condition {
         &self,
         path: &Path,
         operand: &value::Value,
+        is_folded: bool,
         regexp: Option<&CompiledRegexp>,
         document: &Document<'_>,
         scratch: &mut EvaluationScratch,
@@ -90,8 +93,22 @@ impl Condition {
         let mut run = Run::over(&self.program.ast, self.program.slots, scratch, RunRegexps::of_filter(regexp));
         let now = if path.root == Root::Envelope { Variable::Envelope } else { Variable::Data };
         let documents = [document.read(now)?, document.read(Variable::Before)?];
-        let value = self.names(&mut run, documents, &path.names, operand).and_then(|()| run.evaluate(self.program.ast.root()));
+        let value = self.names(&mut run, documents, &path.names, operand).and_then(|()| {
+            if is_folded {
+                self.fold_now(&mut run);
+            }
+            run.evaluate(self.program.ast.root())
+        });
         Ok(evaluation(value, run.cost))
+    }
+
+    /// Fold the value at the path. One with unknown values stays as it is: its result is unknown.
+    fn fold_now(&self, run: &mut Run<'_>) {
+        for (slot, name) in self.named.iter().enumerate() {
+            if matches!(name, Name::Now) {
+                run.locals[slot] = run.folded(run.locals[slot]);
+            }
+        }
     }
 
     /// Put the values of its names into their slots.
@@ -171,6 +188,18 @@ impl<'r> Run<'r> {
             value = self.select(value, name);
         }
         Ok(Value::Bool(true))
+    }
+
+    /// A value, its case folded if it is a text, and that of the texts in it if it is a list.
+    fn folded(&self, value: Value<'r>) -> Value<'r> {
+        let text = |text: &str| Value::String(self.arena.alloc_str(&fold(text)));
+        match value {
+            Value::String(whole) => text(whole),
+            Value::List(elements) => Value::List(self.arena.alloc_slice_fill_iter(
+                elements.iter().map(|element| if let Value::String(one) = element { text(one) } else { *element }),
+            )),
+            other => other,
+        }
     }
 
     /// The value of a literal. Recursive: an operand is of bounded depth.
@@ -255,7 +284,7 @@ mod tests {
             let operand: value::Value = json::parse(operand.as_bytes(), ParseOptions::default()).unwrap();
             let compiled = Condition::compile(condition).unwrap();
             let found = with_document(event, |document, scratch| {
-                compiled.evaluate(&Path::new(Root::Data, steps(path)), &operand, None, document, scratch).unwrap().verdict
+                compiled.evaluate(&Path::new(Root::Data, steps(path)), &operand, false, None, document, scratch).unwrap().verdict
             });
             assert_eq!(found, expected, "{condition} at {path}");
         }

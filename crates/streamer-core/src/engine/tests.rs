@@ -127,11 +127,16 @@ fn holds(atom: &Atom, value: &Value) -> bool {
         Atom::PrefixIgnoreCase(operand) => text.is_some_and(|text| fold(text).starts_with(&**operand)),
         Atom::SuffixIgnoreCase(operand) => text.is_some_and(|text| fold(text).ends_with(&**operand)),
         Atom::EqualIgnoreCase(operand) => text.is_some_and(|text| fold(text) == **operand),
+        Atom::SubstringIgnoreCase(operand) => text.is_some_and(|text| fold(text).contains(&**operand)),
         Atom::Wildcard(pieces) => text.is_some_and(|text| wildcard_matches(pieces.iter().map(|piece| &**piece), text)),
         Atom::Regexp(regexp) => text.is_some_and(|text| CompiledRegexp::compile(regexp).unwrap().is_match(text)),
         Atom::Cidr(net) => text.and_then(parse_address).is_some_and(|address| net_holds(*net, address)),
         Atom::Element(element) => {
             matches!(value, Value::List(elements) if elements.iter().any(|other| other.equals(element) == Some(true)))
+        }
+        Atom::ElementIgnoreCase(operand) => {
+            let is_it = |one: &Value| one.as_str().is_some_and(|text| fold(text) == **operand);
+            matches!(value, Value::List(elements) if elements.iter().any(is_it))
         }
         Atom::Kinds(kinds) => kinds.has(value.kind()),
         Atom::Other { kinds, none_of } => kinds.has(value.kind()) && !none_of.iter().any(|atom| holds(atom, value)),
@@ -255,6 +260,7 @@ fn atom(dice: &mut Dice, topic: bool) -> Atom {
         8 => Atom::Strings(range(dice, |dice| Box::from(dice.text(LETTERS, 2)))),
         9 => Atom::Prefix(text(dice)),
         10 => Atom::Suffix(text(dice)),
+        11 if dice.chance(50) => Atom::SubstringIgnoreCase(fold(&text(dice)).into()),
         11 => Atom::Substring(text(dice)),
         12 => Atom::PrefixIgnoreCase(fold(&text(dice)).into()),
         13 => Atom::SuffixIgnoreCase(fold(&text(dice)).into()),
@@ -269,6 +275,7 @@ fn atom(dice: &mut Dice, topic: bool) -> Atom {
             Cidr::V4(0x0a01_0203, 32),
             Cidr::V6(0, 0),
         ])),
+        18 if dice.chance(30) => Atom::ElementIgnoreCase(fold(&text(dice)).into()),
         18 => Atom::Element(Arc::new(if dice.chance(50) { Value::Scalar(scalar(dice)) } else { tree(dice) })),
         19 => Atom::EqualTree(Arc::new(tree(dice))),
         20 => Atom::Kinds(kinds(dice)),

@@ -2,7 +2,9 @@
 
 use super::token::{self, peek, space};
 use super::{ParseOptions, parse, skip};
+use crate::automaton::folding::fold;
 use crate::value::{Kind, Number, ScalarRef, Value};
+use std::borrow::Cow;
 
 /// The elements of a list, which is known to be JSON; it ends early if it is not.
 #[derive(Debug)]
@@ -71,6 +73,23 @@ impl Element<'_> {
         self.text != other.text && differs()
     }
 
+    /// Whether it is a string whose simple case folding is *folded*.
+    pub fn equals_folded(&self, folded: &str) -> Option<bool> {
+        let is = |string: &[u8]| str::from_utf8(string).is_ok_and(|string| fold(string) == folded);
+        (self.kind != Kind::BeyondFloat).then(|| self.kind == Kind::String && is(&self.string()))
+    }
+
+    /// The bytes of the string that it is.
+    fn string(&self) -> Cow<'_, [u8]> {
+        let inside = &self.text[1..self.text.len() - 1];
+        if !self.escaped {
+            return Cow::Borrowed(inside);
+        }
+        let mut plain = Vec::new();
+        token::unescape(inside, &mut plain);
+        Cow::Owned(plain)
+    }
+
     /// Whether it equals *value*, as [`Value::equals`] has it.
     #[inline]
     pub fn equals(&self, value: &Value) -> Option<bool> {
@@ -82,16 +101,7 @@ impl Element<'_> {
             Kind::Null => is_scalar(ScalarRef::Null),
             Kind::Bool => is_scalar(ScalarRef::Bool(peek(self.text, 0) == b't')),
             Kind::Number => Number::parse(self.text).and_then(|number| is_scalar(ScalarRef::Number(number))),
-            Kind::String => {
-                let inside = &self.text[1..self.text.len() - 1];
-                let Some(text) = value.as_str() else { return Some(false) };
-                if !self.escaped {
-                    return Some(inside == text.as_bytes());
-                }
-                let mut plain = Vec::new();
-                token::unescape(inside, &mut plain);
-                Some(plain == text.as_bytes())
-            }
+            Kind::String => Some(value.as_str().is_some_and(|text| *self.string() == *text.as_bytes())),
             _ => {
                 let options = ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
                 parse::<Value>(self.text, options).ok()?.equals(value)

@@ -15,7 +15,7 @@ use crate::regexps::CompiledRegexp;
 use crate::subscriptions::Subscription;
 use crate::subscriptions::normal_form::{Atom, Root};
 use crate::subscriptions::operators::Filter;
-use crate::subscriptions::operators::Operator;
+use crate::subscriptions::operators::{Operator, folded};
 use crate::subscriptions::patterns::{AllOf, Field};
 use crate::value::{Kind, Scalar, Value};
 use std::cmp::Ordering;
@@ -160,6 +160,9 @@ pub fn filter_holds(filter: &Filter, event: &NaiveEvent) -> bool {
         Operator::ChangedTo => is(now) == Some(true) && is(then) == Some(false),
         Operator::ChangedFrom => is(then) == Some(true) && is(now) == Some(false),
         op => match now {
+            Ok(Some(seen)) if seen.kind() != Kind::BeyondFloat && filter.ignore_case && op != Operator::Matches => {
+                compares(op, filter, &folded(seen))
+            }
             Ok(Some(seen)) if seen.kind() != Kind::BeyondFloat => compares(op, filter, seen),
             _ => false,
         },

@@ -47,7 +47,7 @@ const MEMBERS: [(&str, &str); 15] = [
     ("labels", "null"),
     ("cel_evaluator", "null"),
 ];
-const FILTER: [&str; 4] = ["field", "op", "value", "root"];
+const FILTER: [&str; 5] = ["field", "op", "value", "root", "ignore_case"];
 const DEEPEST: u32 = 64;
 /// Names of an object are compared one by one.
 const MOST_NAMES: usize = 32;
@@ -187,7 +187,7 @@ impl CanonicalReader<'_> {
             out.push_str(&group);
             return parts.iter().all(Option::is_none).then_some(());
         }
-        let [Some(field), Some(op), value, root] = &parts else { return None };
+        let [Some(field), Some(op), value, root, ignore_case] = &parts else { return None };
         let _ = write!(out, "{{\"field\":{field},\"op\":{op}");
         match value.as_deref().unwrap_or("null") {
             "null" if op == "\"changed\"" => {}
@@ -195,6 +195,9 @@ impl CanonicalReader<'_> {
         }
         if let Some(root) = root.as_deref().filter(|root| *root != "\"data\"") {
             let _ = write!(out, ",\"root\":{root}");
+        }
+        if ignore_case.as_deref() == Some("true") {
+            out.push_str(",\"ignore_case\":true");
         }
         out.push('}');
         Some(())
@@ -299,13 +302,15 @@ mod tests {
     fn members_come_in_order_and_defaults_are_left_out() {
         let given = r#" {"labels": null, "collection":"orders", "id" : "a\/b", "transitions": false, "dialect": "eventbridge",
             "filters": [{"op":"==", "value": [1, 1e2, -0.0, {"b": 1, "a": {}}], "field":"n"}, {"field":"m","op":"changed","root":"data"},
-            {"root":"envelope","field":"o","op":"exists","value":true},
+            {"root":"envelope","field":"o","op":"exists","value":true,"ignore_case":false},
+            {"ignore_case":true,"root":"data","field":"p","op":"==","value":"A"},
             {"any" : [{"not": {"value":1e2,"field":"p","op":"=="}}, {"all":[ ]}]}],
             "types": [], "tenant": "acme", "pattern": {"x": ["\n"]}}"#;
         let made = canonical(given).unwrap();
         let filters = r#"[{"field":"n","op":"==","value":[1,100.0,-0.0,{"b":1,"a":{}}]},{"field":"m","op":"changed"},"#
             .to_owned()
             + r#"{"field":"o","op":"exists","value":true,"root":"envelope"},"#
+            + r#"{"field":"p","op":"==","value":"A","ignore_case":true},"#
             + r#"{"any":[{"not":{"field":"p","op":"==","value":100.0}},{"all":[]}]}]"#;
         let rest = r#""types":[],"filters":"#.to_owned() + &filters + r#","pattern":{"x":["\n"]}}"#;
         assert_eq!(made.text, r#"{"id":"a/b","tenant":"acme","collection":"orders","#.to_owned() + &rest);

@@ -3,7 +3,7 @@
 
 use super::groups::GROUPS;
 use super::normal_form::{Path, Root};
-use super::operators::{Filter, OPERATORS, Operand, Operator};
+use super::operators::{Filter, OPERATORS, Operand, Operator, folded};
 use super::wording::unknown_name;
 use crate::error::SubscriptionError;
 use crate::json::Tree;
@@ -13,9 +13,9 @@ use crate::regexps::{Regexp, re2, size, too_large};
 use crate::value::{Scalar, Value};
 use std::fmt;
 
-const MEMBERS: [&str; 4] = ["field", "op", "value", "root"];
+const MEMBERS: [&str; 5] = ["field", "op", "value", "root", "ignore_case"];
 /// Also the members of a group, for errors.
-const KNOWN: [&str; 7] = ["field", "op", "value", "root", GROUPS[0], GROUPS[1], GROUPS[2]];
+const KNOWN: [&str; 8] = ["field", "op", "value", "root", "ignore_case", GROUPS[0], GROUPS[1], GROUPS[2]];
 
 /// Where a field's path may begin; the first is the default.
 const ROOTS: [(&str, Root); 2] = [("data", Root::Data), ("envelope", Root::Envelope)];
@@ -61,6 +61,7 @@ pub(super) struct FilterMembers<'t> {
     root: Root,
     op: Operator,
     value: Option<&'t Tree>,
+    ignore_case: bool,
 }
 
 impl<'t> FilterMembers<'t> {
@@ -87,10 +88,17 @@ impl<'t> FilterMembers<'t> {
         };
         let value = member("value");
         match (row.operand, value) {
-            (Operand::Nothing, Some(_)) => error(FilterPlace::Member(&place, "value"), format!("'{word}' takes no value")),
-            (Operand::Nothing, None) | (_, Some(_)) => Ok(FilterMembers { field, root, op: row.op, value }),
-            (_, None) => error(FilterPlace::Member(&place, "value"), format!("'{word}' needs a value")),
+            (Operand::Nothing, Some(_)) => {
+                return error(FilterPlace::Member(&place, "value"), format!("'{word}' takes no value"));
+            }
+            (Operand::Nothing, None) | (_, Some(_)) => {}
+            (_, None) => return error(FilterPlace::Member(&place, "value"), format!("'{word}' needs a value")),
         }
+        let ignore_case = match member("ignore_case") {
+            None => false,
+            Some(given) => ignore_case(given, row.op, word, FilterPlace::Member(&place, "ignore_case"))?,
+        };
+        Ok(FilterMembers { field, root, op: row.op, value, ignore_case })
     }
 
     /// Count the alternatives.
@@ -108,13 +116,20 @@ impl<'t> FilterMembers<'t> {
         let place = FilterPlace::Member(&filter, "value");
         let tree = self.value.unwrap_or(&Tree::Scalar(Scalar::Null));
         let value = json_value(tree, place, 0)?;
-        let operand = self.op.row().operand;
+        let operand = match self.op.row().operand {
+            Operand::Anything | Operand::Scalar if self.ignore_case => Operand::Folded,
+            operand => operand,
+        };
         check(operand, tree, place)?;
         let regexp = match value.as_str() {
-            Some(source) if operand == Operand::Regexp => Some(regexp(source, place, limits)?),
+            Some(source) if operand == Operand::Regexp => {
+                let flags = if self.ignore_case { "(?i)" } else { "" };
+                Some(regexp(&format!("{flags}{source}"), place, limits)?)
+            }
             _ => None,
         };
-        Ok(Filter { path, op: self.op, value, regexp })
+        let value = if self.ignore_case { folded(&value) } else { value };
+        Ok(Filter { path, op: self.op, value, regexp, ignore_case: self.ignore_case })
     }
 }
 
@@ -127,6 +142,19 @@ fn root_of(name: &str, op: Operator, word: &str, place: FilterPlace<'_>) -> Resu
         }
         Some((_, root)) => Ok(*root),
     }
+}
+
+/// Whether the operator is to ignore case.
+fn ignore_case(given: &Tree, op: Operator, word: &str, place: FilterPlace<'_>) -> Result<bool> {
+    let Tree::Scalar(Scalar::Bool(given)) = given else {
+        return error(place, format!("expected true or false, not {}", given.json_type()));
+    };
+    if *given && !op.may_ignore_case() {
+        let may = OPERATORS.iter().filter(|row| row.op.may_ignore_case()).map(|row| format!("'{}'", row.name));
+        let expected = may.collect::<Vec<_>>().join(", ");
+        return error(place, format!("'{word}' compares with case; expected one of {expected}"));
+    }
+    Ok(*given)
 }
 
 /// Refuse an operand that the operator does not accept.

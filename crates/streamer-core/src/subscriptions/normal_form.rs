@@ -185,6 +185,8 @@ pub enum Atom {
     SuffixIgnoreCase(Box<str>),
     /// A string whose simple case folding is this; the operand is folded.
     EqualIgnoreCase(Box<str>),
+    /// A string whose simple case folding contains this; the operand is folded, and not empty.
+    SubstringIgnoreCase(Box<str>),
     /// A string made of these pieces in order with anything between: `a*b` is `["a", "b"]`, `*` is `["", ""]`. At least two.
     Wildcard(Box<[Box<str>]>),
     /// A string that the regular expression matches. The expression itself is anchored if it must match the whole.
@@ -193,6 +195,8 @@ pub enum Atom {
     Cidr(Cidr),
     /// A list that has an element equal to this, deeply and by value.
     Element(Arc<Value>),
+    /// A list that has a string whose simple case folding is this; the operand is folded.
+    ElementIgnoreCase(Box<str>),
     /// The kind of the value is one of these; `Kinds::MISSING` is 'absent', `Kinds::PRESENT` is 'exists'.
     Kinds(Kinds),
     /// A value of one of *kinds* for which each of *none_of* is false: `!=`, `not in`, `anything-but`.
@@ -319,7 +323,7 @@ impl Atom {
             Atom::Numbers(_) => Kinds::of(Kind::Number),
             Atom::Times(Times::Timestamps, _) => Kinds::of(Kind::Number).or(Kinds::of(Kind::String)),
             Atom::Size(..) => Kinds::of(Kind::String).or(Kinds::of(Kind::List)).or(Kinds::of(Kind::Map)),
-            Atom::Element(_) => Kinds::of(Kind::List),
+            Atom::Element(_) | Atom::ElementIgnoreCase(_) => Kinds::of(Kind::List),
             Atom::Kinds(kinds) | Atom::Other { kinds, .. } => *kinds,
             _ => Kinds::of(Kind::String),
         }

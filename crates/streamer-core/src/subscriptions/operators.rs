@@ -18,14 +18,15 @@
 //! once more, written by hand.
 
 use super::normal_form::{Atom, Clause, Mode, Path, Root};
+use crate::automaton::folding::fold;
 use crate::cel::{Condition, Document, Evaluation, EvaluationScratch};
 use crate::error::EventError;
 use crate::fork;
 use crate::json::Tree;
 use crate::regexps::{CompiledRegexp, Regexp};
 use crate::value::{Kinds, Scalar, Value};
-use std::slice;
 use std::sync::{Arc, OnceLock};
+use std::{iter, slice};
 
 /// The condition of a filter on its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +51,13 @@ pub enum Operator {
 }
 
 impl Operator {
+    /// Whether it may ignore the case of texts.
+    #[must_use]
+    pub fn may_ignore_case(self) -> bool {
+        use Operator::{Contains, EndsWith, Equal, In, Matches, NotEqual, NotIn, StartsWith};
+        matches!(self, Equal | NotEqual | In | NotIn | Contains | StartsWith | EndsWith | Matches)
+    }
+
     /// Whether it compares the document with the one before.
     #[must_use]
     pub fn mentions_before(self) -> bool {
@@ -79,10 +87,12 @@ pub struct Filter {
     pub path: Path,
     /// Its operator.
     pub op: Operator,
-    /// What it compares with; null for `changed`.
+    /// What it compares with; null for `changed`. Its texts are folded if case is ignored.
     pub value: Value,
     /// The expression of `matches`.
     pub regexp: Option<Regexp>,
+    /// Whether it compares the foldings of texts.
+    pub ignore_case: bool,
 }
 
 impl Filter {
@@ -98,7 +108,9 @@ impl Filter {
     ) -> std::result::Result<Evaluation, EventError> {
         // A filter that was accepted compiles.
         let regexp = self.regexp.as_ref().and_then(|regexp| CompiledRegexp::compile(regexp).ok());
-        self.op.condition().evaluate(&self.path, &self.value, regexp.as_deref(), document, scratch)
+        // The expression of `matches` ignores case by itself.
+        let is_folded = self.ignore_case && regexp.is_none();
+        self.op.condition().evaluate(&self.path, &self.value, is_folded, regexp.as_deref(), document, scratch)
     }
 }
 
@@ -113,6 +125,8 @@ pub enum Operand {
     Boolean,
     /// A string.
     Text,
+    /// The string of an operator on other values, too, that ignores case.
+    Folded,
     /// A string that is an expression of RE2.
     Regexp,
     /// A scalar that has an order.
@@ -131,6 +145,7 @@ impl Operand {
             Operand::Anything => "a value",
             Operand::Boolean => "true or false",
             Operand::Text | Operand::Regexp => "a string",
+            Operand::Folded => "a string with 'ignore_case'",
             Operand::Ordered => "a string, a number or a boolean",
             Operand::Scalar => "a string, a number, a boolean or null",
             Operand::Scalars => "a list of strings, numbers, booleans or nulls",
@@ -143,7 +158,7 @@ impl Operand {
             Operand::Nothing => matches!(tree, Tree::Scalar(Scalar::Null)),
             Operand::Anything => true,
             Operand::Boolean => matches!(tree, Tree::Scalar(Scalar::Bool(_))),
-            Operand::Text | Operand::Regexp => matches!(tree, Tree::Scalar(Scalar::String(_))),
+            Operand::Text | Operand::Folded | Operand::Regexp => matches!(tree, Tree::Scalar(Scalar::String(_))),
             Operand::Ordered => matches!(tree, Tree::Scalar(scalar) if *scalar != Scalar::Null),
             Operand::Scalar => matches!(tree, Tree::Scalar(_)),
             Operand::Scalars => matches!(tree, Tree::List(_)),
@@ -174,9 +189,9 @@ const fn row(op: Operator, name: &'static str, operand: Operand, cel: &'static s
 
 /// In the order in which errors list them, which is that of the enum.
 pub const OPERATORS: [Row; 16] = [
-    row(Operator::Equal, "==", Operand::Anything, "now == operand", |filter| one(filter, Atom::equal(&filter.value))),
+    row(Operator::Equal, "==", Operand::Anything, "now == operand", |filter| one(filter, equal(filter, &filter.value))),
     row(Operator::NotEqual, "!=", Operand::Anything, "now != operand", |filter| {
-        one(filter, none_of(slice::from_ref(&filter.value)))
+        one(filter, none_of(filter, slice::from_ref(&filter.value)))
     }),
     row(Operator::Greater, ">", Operand::Ordered, "now > operand", |filter| {
         any(filter, Atom::ordered(&filter.value, Some(false), None))
@@ -191,16 +206,16 @@ pub const OPERATORS: [Row; 16] = [
         any(filter, Atom::ordered(&filter.value, None, Some(true)))
     }),
     row(Operator::In, "in", Operand::Scalars, "now in operand", |filter| {
-        any(filter, items(filter).iter().map(Atom::equal).collect())
+        any(filter, items(filter).iter().map(|item| equal(filter, item)).collect())
     }),
-    row(Operator::NotIn, "not in", Operand::Scalars, "!(now in operand)", |filter| one(filter, none_of(items(filter)))),
+    row(Operator::NotIn, "not in", Operand::Scalars, "!(now in operand)", |filter| one(filter, none_of(filter, items(filter)))),
     row(Operator::Contains, "contains", Operand::Scalar, "now.contains(operand)", contains),
     row(Operator::Exists, "exists", Operand::Boolean, "operand ? exists : !has_now", exists),
     row(Operator::StartsWith, "starts_with", Operand::Text, "now.startsWith(operand)", |filter| {
-        one(filter, Atom::Prefix(text(filter)))
+        one(filter, folded_or(filter, Atom::PrefixIgnoreCase, Atom::Prefix))
     }),
     row(Operator::EndsWith, "ends_with", Operand::Text, "now.endsWith(operand)", |filter| {
-        one(filter, Atom::Suffix(text(filter)))
+        one(filter, folded_or(filter, Atom::SuffixIgnoreCase, Atom::Suffix))
     }),
     row(Operator::Matches, "matches", Operand::Regexp, "now.matches(operand)", |filter| {
         any(filter, filter.regexp.iter().cloned().map(Atom::Regexp).collect())
@@ -226,8 +241,26 @@ pub const OPERATORS: [Row; 16] = [
 
 // The parts of the rows.
 
-fn text(filter: &Filter) -> Box<str> {
-    filter.value.as_str().unwrap_or_default().into()
+/// A value, its case folded if it is a text, and that of the texts in it if it is a list.
+pub(crate) fn folded(value: &Value) -> Value {
+    let one = |value: &Value| match value.as_str() {
+        Some(text) => Value::Scalar(Scalar::String(fold(text).into())),
+        None => value.clone(),
+    };
+    if let Value::List(items) = value { Value::List(items.iter().map(one).collect()) } else { one(value) }
+}
+
+/// The atom of a text, folded or not. The folding of an empty text is in every text, as it is.
+fn folded_or(filter: &Filter, folded: fn(Box<str>) -> Atom, exact: fn(Box<str>) -> Atom) -> Atom {
+    let text = filter.value.as_str().unwrap_or_default();
+    if filter.ignore_case && !text.is_empty() { folded(text.into()) } else { exact(text.into()) }
+}
+
+fn equal(filter: &Filter, value: &Value) -> Atom {
+    match value.as_str() {
+        Some(text) if filter.ignore_case => Atom::EqualIgnoreCase(text.into()),
+        _ => Atom::equal(value),
+    }
 }
 
 fn items(filter: &Filter) -> &[Value] {
@@ -248,14 +281,17 @@ fn one(filter: &Filter, atom: Atom) -> Vec<Clause> {
     any(filter, vec![atom])
 }
 
-fn none_of(values: &[Value]) -> Atom {
-    Atom::Other { kinds: Kinds::READABLE, none_of: values.iter().map(Atom::equal).collect() }
+fn none_of(filter: &Filter, values: &[Value]) -> Atom {
+    Atom::Other { kinds: Kinds::READABLE, none_of: values.iter().map(|value| equal(filter, value)).collect() }
 }
 
 fn contains(filter: &Filter) -> Vec<Clause> {
-    let mut atoms = vec![Atom::Element(Arc::new(filter.value.clone()))];
-    atoms.extend(filter.value.as_str().map(|text| Atom::Substring(text.into())));
-    any(filter, atoms)
+    let element = match filter.value.as_str() {
+        Some(text) if filter.ignore_case => Atom::ElementIgnoreCase(text.into()),
+        _ => Atom::Element(Arc::new(filter.value.clone())),
+    };
+    let part = filter.value.as_str().map(|_| folded_or(filter, Atom::SubstringIgnoreCase, Atom::Substring));
+    any(filter, iter::once(element).chain(part).collect())
 }
 
 fn exists(filter: &Filter) -> Vec<Clause> {
@@ -265,7 +301,7 @@ fn exists(filter: &Filter) -> Vec<Clause> {
 
 /// One side has the value, and the other does not.
 pub(super) fn became(filter: &Filter, side: Root, other: Root) -> Vec<Clause> {
-    let is_not = vec![Atom::Kinds(Kinds::MISSING), none_of(slice::from_ref(&filter.value))];
+    let is_not = vec![Atom::Kinds(Kinds::MISSING), none_of(filter, slice::from_ref(&filter.value))];
     vec![at(filter, side, vec![Atom::equal(&filter.value)]), at(filter, other, is_not)]
 }
 

@@ -83,11 +83,13 @@ impl fmt::Display for Atom {
             Atom::PrefixIgnoreCase(text) => write!(f, "starts with {text:?}, in any case"),
             Atom::SuffixIgnoreCase(text) => write!(f, "ends with {text:?}, in any case"),
             Atom::EqualIgnoreCase(text) => write!(f, "= {text:?}, in any case"),
+            Atom::SubstringIgnoreCase(text) => write!(f, "contains {text:?}, in any case"),
             Atom::Wildcard(pieces) => write!(f, "like {:?}", pieces.join("*")),
             Atom::Regexp(regexp) => write!(f, "matches {:?}", regexp.expression),
             Atom::Cidr(Cidr::V4(bits, length)) => write!(f, "in {}/{length}", Ipv4Addr::from(*bits)),
             Atom::Cidr(Cidr::V6(bits, length)) => write!(f, "in {}/{length}", Ipv6Addr::from(*bits)),
             Atom::Element(value) => write!(f, "has an element {value}"),
+            Atom::ElementIgnoreCase(text) => write!(f, "has an element {text:?}, in any case"),
             Atom::Kinds(kinds) => write_kinds(f, *kinds),
             Atom::Other { kinds, none_of } => {
                 write_kinds(f, *kinds)?;

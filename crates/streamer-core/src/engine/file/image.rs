@@ -35,7 +35,7 @@ use std::ops::Range;
 
 /// The form of this core's images: its version in the low half, and in the high half a mark that reads alike only with
 /// the same order of bytes.
-pub const KIND: u64 = u64::from_ne_bytes(*b"\x0b\0\0\0Imge");
+pub const KIND: u64 = u64::from_ne_bytes(*b"\x0c\0\0\0Imge");
 
 /// The numbers of the head, the arrays after it, and which of those is the pack.
 const NUMBERS: usize = 4;

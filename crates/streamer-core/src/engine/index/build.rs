@@ -351,7 +351,9 @@ impl<'s> Builder<'s> {
         let AtomView::Element(equal) = atom.view else { return (path, atom) };
         match (self.elements[path as usize], equal.into_iter().next()) {
             (NO_PATH, _) => (path, atom),
-            (elements, Some(equal @ EncodedAtom { view: AtomView::Equal(_), .. })) => (elements, equal),
+            (elements, Some(equal @ EncodedAtom { view: AtomView::Equal(_) | AtomView::EqualIgnoreCase(_), .. })) => {
+                (elements, equal)
+            }
             // A list or an object is no leaf.
             (elements, Some(equal)) if self.store.mode(elements) == Mode::Element => (elements, equal),
             _ => (path, atom),
@@ -697,7 +699,7 @@ fn is_equality(mut clause: ClauseView<'_>) -> bool {
 /// Whether a clause asks for a part of a text or an element of a list: of one value no more than one of both holds.
 fn is_text_or_element(store: &Store, clause: ClauseView<'_>) -> bool {
     let count = |is: fn(&AtomView<'_>) -> bool| clause.atoms.filter(|atom| is(&atom.view)).count();
-    let texts = count(|view| matches!(view, AtomView::Substring(_)));
+    let texts = count(|view| matches!(view, AtomView::Substring(_) | AtomView::SubstringIgnoreCase(_)));
     let elements = count(|view| matches!(view, AtomView::Element(_)));
     store.mode(clause.path) == Mode::Scalar && texts <= 1 && texts + elements == clause.count as usize
 }
@@ -799,7 +801,7 @@ fn cost(keys: &FilingKeys<'_>, key: &FilingKey<'_>, all: u64) -> u64 {
         AtomView::Prefix("") | AtomView::Suffix("") => all,
         AtomView::Prefix(_) | AtomView::Suffix(_) => 4 + PENALTY * count,
         AtomView::PrefixIgnoreCase(_) | AtomView::SuffixIgnoreCase(_) | AtomView::EqualIgnoreCase(_) => 6 + PENALTY * count,
-        AtomView::Substring(text) => literal(text.len()),
+        AtomView::Substring(text) | AtomView::SubstringIgnoreCase(text) => literal(text.len()),
         AtomView::Wildcard(pieces) => literal(pieces.map(str::len).max().unwrap_or(0)),
         AtomView::Regexp(program) => literal(program.required().len()).min(all - 1),
         AtomView::Cidr(_) => 8 + PENALTY * count,
@@ -813,7 +815,11 @@ fn cost(keys: &FilingKeys<'_>, key: &FilingKey<'_>, all: u64) -> u64 {
         AtomView::Kinds(kinds) if kinds.has(Kind::Missing) => all + 2,
         AtomView::Other(..) => all + 1,
         // What is not filed among the elements is about a list in a list, and few events have those.
-        AtomView::Element(equal) if equal.into_iter().all(|atom| matches!(atom.view, AtomView::Equal(_))) => 64 + PENALTY * count,
+        AtomView::Element(equal)
+            if equal.into_iter().all(|atom| matches!(atom.view, AtomView::Equal(_) | AtomView::EqualIgnoreCase(_))) =>
+        {
+            64 + PENALTY * count
+        }
         AtomView::EqualTree(_) => 8 + PENALTY * count,
         AtomView::Kinds(_) | AtomView::Element(_) => all,
         AtomView::Size(least, most) => {

@@ -341,7 +341,7 @@ impl Search<'_, '_, '_> {
                 }
                 Matcher::Prefixes(prefixes) => prefixes.query(text, hit),
                 Matcher::Suffixes(suffixes) => suffixes.query(text, hit),
-                Matcher::IgnoreCase(operands) => operands.query(text, hit),
+                Matcher::IgnoreCase(operands) => operands.query(text, &mut self.scratch.literals, hit),
                 Matcher::Wildcards(wildcards) => wildcards.query(text, &mut self.scratch.literals, hit),
                 Matcher::Regexps(regexps) => regexps.query(text, &mut self.scratch.literals, hit),
                 Matcher::Nets(nets) => nets.query(text, hit),

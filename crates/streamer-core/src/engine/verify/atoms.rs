@@ -8,7 +8,7 @@ use crate::automaton::wildcards::wildcard_matches;
 use crate::engine::verify::encoded::{AtomView, Atoms};
 use crate::engine::verify::values::{SeenValue, Values};
 use crate::json::{Element, Elements};
-use crate::value::{Kind, ScalarRef, Value};
+use crate::value::{Kind, Scalar, ScalarRef, Value};
 use crate::watch::spend;
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ pub(in crate::engine) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>
         }
         (AtomView::Element(element), _) => {
             if let (Some(mut long), Some(element)) = (long_list(values, at), operand(*element)) {
-                return long.any(|one| one.equals(&element) == Some(true));
+                return long.any(|one| element.equals(&one) == Some(true));
             }
             elements_of(values, at).is_some_and(|elements| elements.iter().any(|one| equals(one, *element) == Some(true)))
         }
@@ -61,7 +61,7 @@ pub(super) fn atom_fails(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
         }
         AtomView::Element(element) => {
             if let (Some(mut long), Some(element)) = (long_list(values, at), operand(*element)) {
-                return long.all(|one| one.equals(&element) == Some(false));
+                return long.all(|one| element.equals(&one) == Some(false));
             }
             match elements_of(values, at) {
                 Some(elements) => elements.iter().all(|one| equals(one, *element) == Some(false)),
@@ -80,11 +80,27 @@ fn count(text: &str) {
     }
 }
 
-/// The value that an element must equal by an atom of an equality.
-fn operand(mut element: Atoms<'_>) -> Option<Cow<'_, Value>> {
+/// What an element must equal.
+enum Operand<'a> {
+    Value(Cow<'a, Value>),
+    Folded(&'a str),
+}
+
+impl Operand<'_> {
+    fn equals(&self, element: &Element<'_>) -> Option<bool> {
+        match self {
+            Operand::Value(value) => element.equals(value),
+            Operand::Folded(text) => element.equals_folded(text),
+        }
+    }
+}
+
+/// What an element must equal by an atom of an equality.
+fn operand(mut element: Atoms<'_>) -> Option<Operand<'_>> {
     match element.next()?.view {
-        AtomView::Equal(scalar) => Some(Cow::Owned(Value::Scalar(scalar.to_scalar()))),
-        AtomView::EqualTree(tree) => Some(Cow::Borrowed(tree)),
+        AtomView::Equal(scalar) => Some(Operand::Value(Cow::Owned(Value::Scalar(scalar.to_scalar())))),
+        AtomView::EqualTree(tree) => Some(Operand::Value(Cow::Borrowed(tree))),
+        AtomView::EqualIgnoreCase(text) => Some(Operand::Folded(text)),
         _ => None,
     }
 }
@@ -95,6 +111,7 @@ fn equals(one: &Value, mut element: Atoms<'_>) -> Option<bool> {
         (_, Value::BeyondFloat(_)) => None,
         (AtomView::Equal(scalar), one) => Some(one.as_scalar() == Some(scalar)),
         (AtomView::EqualTree(tree), one) => one.equals(tree),
+        (AtomView::EqualIgnoreCase(text), Value::Scalar(Scalar::String(one))) => Some(fold(one) == text),
         _ => Some(false),
     }
 }
@@ -132,6 +149,7 @@ fn text_atom_holds(atom: &AtomView<'_>, text: &str) -> bool {
         AtomView::PrefixIgnoreCase(operand) => fold(text).starts_with(operand),
         AtomView::SuffixIgnoreCase(operand) => fold(text).ends_with(operand),
         AtomView::EqualIgnoreCase(operand) => fold(text) == operand,
+        AtomView::SubstringIgnoreCase(operand) => memchr::memmem::find(fold(text).as_bytes(), operand.as_bytes()).is_some(),
         AtomView::Wildcard(pieces) => wildcard_matches(pieces, text),
         AtomView::Regexp(program) => program.search(text),
         AtomView::Cidr(net) => parse_address(text).is_some_and(|address| net_holds(net, address)),

@@ -74,7 +74,10 @@ pub(in crate::engine) fn class_of(view: &AtomView<'_>) -> (Class, bool) {
         AtomView::Size(..) => Class::Sizes,
         AtomView::Prefix(_) => Class::Prefix,
         AtomView::Suffix(_) => Class::Suffix,
-        AtomView::PrefixIgnoreCase(_) | AtomView::SuffixIgnoreCase(_) | AtomView::EqualIgnoreCase(_) => Class::IgnoreCase,
+        AtomView::PrefixIgnoreCase(_)
+        | AtomView::SuffixIgnoreCase(_)
+        | AtomView::EqualIgnoreCase(_)
+        | AtomView::SubstringIgnoreCase(_) => Class::IgnoreCase,
         AtomView::Wildcard(_) | AtomView::Substring(_) => Class::Wildcard,
         AtomView::Regexp(_) => Class::Regexp,
         AtomView::Cidr(_) => Class::Cidr,
@@ -233,7 +236,7 @@ impl Matcher {
             (Matcher::Strings { others, .. }, ScalarRef::String(text)) => others.query_text(text, &mut hits),
             (Matcher::Prefixes(prefixes), ScalarRef::String(text)) => prefixes.query(text, &mut hit),
             (Matcher::Suffixes(suffixes), ScalarRef::String(text)) => suffixes.query(text, &mut hit),
-            (Matcher::IgnoreCase(operands), ScalarRef::String(text)) => operands.query(text, &mut hit),
+            (Matcher::IgnoreCase(operands), ScalarRef::String(text)) => operands.query(text, literals, &mut hit),
             (Matcher::Wildcards(wildcards), ScalarRef::String(text)) => wildcards.query(text, literals, &mut hit),
             (Matcher::Regexps(regexps), ScalarRef::String(text)) => regexps.query(text, literals, &mut hit),
             (Matcher::Nets(nets), ScalarRef::String(text)) => nets.query(text, &mut hit),
@@ -348,6 +351,7 @@ fn of_texts<'s>(seed: &Seed, class: Class, next: Vec<(AtomView<'s>, u32)>) -> Ma
             texts(|view| if let EqualIgnoreCase(text) = view { Some(text) } else { None }),
             texts(|view| if let PrefixIgnoreCase(text) = view { Some(text) } else { None }),
             texts(|view| if let SuffixIgnoreCase(text) = view { Some(text) } else { None }),
+            texts(|view| if let SubstringIgnoreCase(text) = view { Some(text) } else { None }),
             seed,
         )),
         Class::Wildcard => {

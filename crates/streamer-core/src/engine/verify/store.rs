@@ -364,7 +364,10 @@ impl StoreBuilder {
             for clause in &conjunction.clauses {
                 begin_clause(self.path(&clause.path, clause.mode), clause.atoms.len(), &mut words)?;
                 let is_any = clause.mode == Mode::Scalar;
-                let is_filed_there = |atom: &Atom| matches!(atom, Atom::Element(value) if is_any || value.as_scalar().is_some());
+                let is_filed_there = |atom: &Atom| match atom {
+                    Atom::Element(value) => is_any || value.as_scalar().is_some(),
+                    atom => matches!(atom, Atom::ElementIgnoreCase(_)),
+                };
                 if let Some(elements) = element_mode(clause.mode).filter(|_| clause.atoms.iter().any(is_filed_there)) {
                     self.path(&clause.path, elements);
                 }

@@ -38,6 +38,7 @@ pub(super) mod tag {
     pub const TIMESTAMPS: u32 = 22;
     pub const DURATIONS: u32 = 23;
     pub const SIZE: u32 = 24;
+    pub const SUBSTRING_FOLDED: u32 = 25;
     /// Bits of a range's tag for the ends that it has.
     pub const FROM: u32 = 1 << 8;
     pub const TO: u32 = 1 << 9;
@@ -71,10 +72,11 @@ pub enum AtomView<'a> {
     PrefixIgnoreCase(&'a str),
     SuffixIgnoreCase(&'a str),
     EqualIgnoreCase(&'a str),
+    SubstringIgnoreCase(&'a str),
     Wildcard(Texts<'a>),
     Regexp(&'a Arc<CompiledRegexp>),
     Cidr(Cidr),
-    /// It equals the operand of the one atom.
+    /// An element satisfies the one atom, an equality with or without case.
     Element(Atoms<'a>),
     Kinds(Kinds),
     Other(Kinds, Atoms<'a>),
@@ -258,6 +260,7 @@ impl Pool {
             tag::PREFIX_FOLDED => (PrefixIgnoreCase(self.text(words[1])), 2),
             tag::SUFFIX_FOLDED => (SuffixIgnoreCase(self.text(words[1])), 2),
             tag::EQUAL_FOLDED => (EqualIgnoreCase(self.text(words[1])), 2),
+            tag::SUBSTRING_FOLDED => (SubstringIgnoreCase(self.text(words[1])), 2),
             tag::WILDCARD => {
                 let end = 2 + words[1] as usize;
                 (Wildcard(Texts { pool: self, words: &words[2..end] }), end)
@@ -326,7 +329,7 @@ impl Pool {
             let (length, texts) = match head & 0xff {
                 tag::NULL | tag::FALSE | tag::TRUE | tag::KINDS => (1, 0..0),
                 tag::NUMBER | tag::SIZE => (3, 0..0),
-                tag::TEXT | tag::PREFIX..=tag::EQUAL_FOLDED => (2, 1..2),
+                tag::TEXT | tag::PREFIX..=tag::EQUAL_FOLDED | tag::SUBSTRING_FOLDED => (2, 1..2),
                 tag::TREE => (2, if (*words.get(1)? as usize) < self.trees.len() { 0..0 } else { return None }),
                 tag::REGEXP => (2, if (*words.get(1)? as usize) < self.programs.len() { 0..0 } else { return None }),
                 tag::NUMBERS | tag::TIMESTAMPS | tag::DURATIONS => (1 + 3 * ends, 0..0),
@@ -341,7 +344,7 @@ impl Pool {
                     }
                     (2 + row.len(), 0..0)
                 }
-                tag::ELEMENT if matches!(words.get(1)? & 0xff, tag::NULL..=tag::TREE) => {
+                tag::ELEMENT if matches!(words.get(1)? & 0xff, tag::NULL..=tag::TREE | tag::EQUAL_FOLDED) => {
                     (1 + self.check(&words[1..], 1, true)?, 0..0)
                 }
                 tag::OTHER if !none_of => {

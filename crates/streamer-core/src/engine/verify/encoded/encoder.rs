@@ -153,6 +153,7 @@ impl ClauseEncoder {
             Atom::PrefixIgnoreCase(text) => self.named(tag::PREFIX_FOLDED, text, out)?,
             Atom::SuffixIgnoreCase(text) => self.named(tag::SUFFIX_FOLDED, text, out)?,
             Atom::EqualIgnoreCase(text) => self.named(tag::EQUAL_FOLDED, text, out)?,
+            Atom::SubstringIgnoreCase(text) => self.named(tag::SUBSTRING_FOLDED, text, out)?,
             Atom::Wildcard(pieces) => {
                 out.extend([tag::WILDCARD, pieces.len() as u32]);
                 for piece in pieces {
@@ -171,6 +172,10 @@ impl ClauseEncoder {
                     Value::Scalar(scalar) => self.scalar(scalar.as_ref(), out)?,
                     _ => out.extend([tag::TREE, self.tree(value)]),
                 }
+            }
+            Atom::ElementIgnoreCase(text) => {
+                out.push(tag::ELEMENT);
+                self.named(tag::EQUAL_FOLDED, text, out)?;
             }
             Atom::Kinds(kinds) => out.push(tag::KINDS | u32::from(kinds.bits()) << 8),
             Atom::Other { kinds, none_of } => {
@@ -211,6 +216,7 @@ impl ClauseEncoder {
             AtomView::PrefixIgnoreCase(text) => self.named(tag::PREFIX_FOLDED, text, out)?,
             AtomView::SuffixIgnoreCase(text) => self.named(tag::SUFFIX_FOLDED, text, out)?,
             AtomView::EqualIgnoreCase(text) => self.named(tag::EQUAL_FOLDED, text, out)?,
+            AtomView::SubstringIgnoreCase(text) => self.named(tag::SUBSTRING_FOLDED, text, out)?,
             AtomView::Wildcard(pieces) => {
                 out.extend([tag::WILDCARD, pieces.words.len() as u32]);
                 for piece in pieces {
