@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias, final
 
 from streamer.events.layout import encode_pointer
 from streamer.subscriptions.cel_text import cel_literal, cel_path, has, present, regexp_of
+from streamer.subscriptions.folding import ignoring_case
 
 
 @final
@@ -107,11 +108,13 @@ class _Meaning:
         cel: the condition as CEL, for the CEL of the value and the operand.
         guard: CEL that is true for values of a type that *cel* can read, and raises no error; None if *cel* reads every type.
         filter: the operator of the filter that is true for the same events, if there is one.
+        ignore_case: whether that filter ignores case.
     """
 
     cel: Callable[[str, Any], str]
     guard: Callable[[str, Any], str] | None = None
     filter: str | None = None
+    ignore_case: bool = False
 
 
 #: The types of JSON, each with the test for it in CEL.
@@ -131,6 +134,10 @@ def _infix(op: str) -> Callable[[str, Any], str]:
 
 def _method(name: str) -> Callable[[str, Any], str]:
     return lambda at, value: f"{at}.{name}({cel_literal(value)})"
+
+
+def _folded(start: str, end: str) -> Callable[[str, Any], str]:
+    return lambda at, text: f"{at}.matches({cel_literal(f'(?i){start}{ignoring_case(text)}{end}')})"
 
 
 def _of(kind: str) -> Callable[[str, Any], str]:
@@ -162,6 +169,10 @@ TESTS: Final[Mapping[str, _Meaning]] = {
     "starts_with": _Meaning(_method("startsWith"), _of("string"), "starts_with"),
     "ends_with": _Meaning(_method("endsWith"), _of("string"), "ends_with"),
     "matches": _Meaning(_method("matches"), _of("string"), "matches"),
+    # The value is a string, and compared by its simple case folding.
+    "== but for case": _Meaning(_folded("^", "$"), _of("string"), "==", ignore_case=True),
+    "starts_with but for case": _Meaning(_folded("^", ""), _of("string"), "starts_with", ignore_case=True),
+    "ends_with but for case": _Meaning(_folded("", "$"), _of("string"), "ends_with", ignore_case=True),
     # The value is a string with the operand, a string, in it, or a list with an element that equals it.
     "contains": _Meaning(_method("contains"), lambda at, _: f"type({at}) in [string, list]", "contains"),
     # The value is a list with an element that equals the operand.
@@ -239,7 +250,8 @@ def _joined(kind: type[AllOf] | type[AnyOf], parts: Sequence[Condition], decisiv
 def _filter(condition: Condition) -> dict[str, Any] | None:
     match condition:
         case Test(Path(names, "data"), op, value) if names and TESTS[op].filter is not None:
-            return {"field": _field(names), "op": TESTS[op].filter, "value": True if op == "exists" else value}
+            row = {"field": _field(names), "op": TESTS[op].filter, "value": True if op == "exists" else value}
+            return {**row, "ignore_case": True} if TESTS[op].ignore_case else row
         case Not(Test(Path(names, "data"), "exists")) if names:
             return {"field": _field(names), "op": "exists", "value": False}
         case _:

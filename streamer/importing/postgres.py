@@ -110,10 +110,10 @@ def like(path: Path, pattern: str, place: str, *, ignore_case: bool = False) -> 
     parts = [(escaped, char) for escaped, char in re.findall(r"(\\?)(.)", pattern, re.S)]
     if any(not escaped and char == "\\" for escaped, char in parts):
         _refuse("expected a character after the last `\\` of this pattern", place)
-    if not ignore_case and (simple := _without_regexp(path, parts)) is not None:
-        return _of_text(path, simple)
-    # RE2 ignores case as ILIKE does for these characters; but `(?i)s` also matches a long s.
+    # Simple case folding has the cases of ILIKE for these characters; but for it `s` also equals a long s.
     by_flag = ignore_case and pattern.isascii() and "s" not in pattern.lower()
+    if (by_flag or not ignore_case) and (simple := _without_regexp(path, parts, ignore_case)) is not None:
+        return _of_text(path, simple)
     read, words = _same_lower if ignore_case and not by_flag else regexp_of, {"%": ".*", "_": "."}
     regexp = "".join(words[char] if not escaped and char in words else read(char) for escaped, char in parts)
     return _of_text(path, Test(path, "matches", f"(?{'i' if by_flag else ''}s)^{regexp}$"))
@@ -144,19 +144,20 @@ def _of_text(path: Path, true: Condition) -> Truth:
     return Truth(true, all_of(Test(path, "type", ["string"]), Not(true)))
 
 
-def _without_regexp(path: Path, parts: list[tuple[str, str]]) -> Condition | None:
+def _without_regexp(path: Path, parts: list[tuple[str, str]], ignore_case: bool) -> Condition | None:
     """Return a pattern as equality, a beginning, an end or a text within; None if it is another."""
     wild = [index for index, (escaped, char) in enumerate(parts) if not escaped and char in "%_"]
     if any(parts[index][1] == "_" for index in wild) or not set(wild) <= {0, len(parts) - 1}:
         return None
     text = "".join(char for index, (_, char) in enumerate(parts) if index not in wild)
+    case = " but for case" if ignore_case else ""
     if not wild:
-        return Test(path, "==", text)
+        return Test(path, f"=={case}", text)
     if not text:
         return Test(path, "type", ["string"])
     if len(wild) == 2:
-        return contains_text(path, text)
-    return Test(path, "ends_with" if wild == [0] else "starts_with", text)
+        return Test(path, "matches", f"(?i){regexp_of(text)}") if ignore_case else contains_text(path, text)
+    return Test(path, f"{'ends_with' if wild == [0] else 'starts_with'}{case}", text)
 
 
 def _read(value: Any, place: str, *, order: bool = False) -> list[Any]:

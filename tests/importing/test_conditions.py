@@ -28,7 +28,7 @@ from streamer.importing.conditions import Test as On  # pytest would collect a `
 from tests.parts import in_parts
 
 NAMES = ("a", "b", "c.d", "in")
-SCALARS = (0, 1, 1.5, 2**53 + 1, "", "a", "ab", "a.b", "1", True, False, None)
+SCALARS = (0, 1, 1.5, 2**53 + 1, "", "a", "ab", "AB", "a.b", "1", True, False, None)
 MISSING = object()
 
 
@@ -49,6 +49,8 @@ def path(rng: Random, roots: tuple[str, ...]) -> Path:
 
 def operand(rng: Random, op: str) -> Any:
     match op:
+        case _ if op.endswith(" but for case"):
+            return rng.choice(("", "A", "b", "aB"))
         case "in" | "not in":
             return [rng.choice(SCALARS) for _ in range(rng.randint(1, 3))]
         case "<" | "<=" | ">" | ">=":
@@ -83,6 +85,10 @@ def condition(rng: Random, roots: tuple[str, ...] = ("data", "data", "data", "be
     return On(path(rng, roots), op, operand(rng, op))
 
 
+def folded(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
 def is_true(condition: Condition, roots: dict[str, Any]) -> bool:
     """Decide a condition as its docstrings say, without CEL."""
     match condition:
@@ -99,6 +105,8 @@ def is_true(condition: Condition, roots: dict[str, Any]) -> bool:
             return roots["type"] == "insert"
         case On(at, op, operand):
             seen = found(at, roots)
+            if op.endswith(" but for case"):
+                op, seen, operand = op.removesuffix(" but for case"), folded(seen), folded(operand)
             return seen is not MISSING and holds(seen, op, operand)
 
 
