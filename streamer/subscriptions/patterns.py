@@ -322,8 +322,9 @@ class _Parser:
             return [Field(names, tuple(matchers))]
         if len(joined) == 1 and not matchers:
             return joined[0]
-        either = [*joined, *([[Field(names, tuple(matchers))]] if matchers else [])]
-        return [[_Branch(task.branch.depth + 1, parts) for parts in either]]
+        if matchers:
+            joined.append([Field(names, tuple(matchers))])
+        return [[_Branch(task.branch.depth + 1, parts) for parts in joined]]
 
     def _all(self, operand: Any, place: Place, length: int) -> Iterator[Matcher]:
         """Yield the conditions of an `all`, each of which counts as one of a field of its own, on a path of *length* names."""
