@@ -136,6 +136,8 @@ def _canonical_filter(given: Mapping[str, Any]) -> dict[str, Any]:
         del members["value"]
     if (root := given.get("root", "data")) != "data":
         members["root"] = root
+    if given.get("ignore_case", False):
+        members["ignore_case"] = True
     return members
 
 
