@@ -321,6 +321,8 @@ def agreeing_filter(rng: random.Random) -> Json:
             made["value"] = rng.choice(COMMON[:-2] if made["op"] in ("<=", ">=", "contains") else COMMON)
         elif made["op"] == "in":
             made["value"] = rng.sample(COMMON[:-2], 4)
+    if not _may_ignore_case(made):
+        made.pop("ignore_case", None)
     return made
 
 
