@@ -158,9 +158,9 @@ def answering(ready: bytes, events: int, rows: int) -> Callable[[Iterator[pa.Rec
 
 
 def seconds(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Return how long each way took in each round; they take turns, after one round that is not counted."""
+    """Return how long each way took in each round; they take turns, after one round that is not counted if there are more."""
     took: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
+    for number in range(1 if rounds == 1 else rounds + 1):
         for name, way in ways.items():
             begun = time.perf_counter()
             way()
