@@ -376,7 +376,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     began = machine()
     print(f"streamer {streamer.__version__}, {streamer.BACKEND} backend, local[{THREADS}]\n")
     settings = {} if options.plain else SETTINGS
-    spark = session(settings)
+    spark = session({**settings, "spark.sql.shuffle.partitions": "2"} if options.smoke else settings)
     lines: list[str] = []
     try:
         with tempfile.TemporaryDirectory() as folder:
