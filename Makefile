@@ -92,11 +92,11 @@ docs: $(VENV)/.dev-$(KIND) ## write what is generated: the JSON Schema, the tabl
 site: $(VENV)/.dev-$(KIND) ## build the documentation as a site in site/; a broken link is an error
 	@$(PY) -m docs.site
 
-# clippy compiles all targets; what is no test need not be linked, too.
+# clippy compiles all targets; what is no test need not be linked, too. With one profile both use the same macros and build scripts.
 rust: | $(PY) ## rustfmt, clippy and the tests of the Rust workspace
 ifeq ($(RUST),yes)
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked $(if $(RUST_PROFILE),--profile $(RUST_PROFILE)) -- -D warnings
 	cargo test --workspace --tests --locked --profile $(or $(RUST_PROFILE),test)
 else
 	@echo "rust: left out, there is no cargo here; everything runs on the reference"
@@ -121,7 +121,7 @@ wheel: | $(PY) ## build a wheel for this machine into dist/, without the tools o
 	@$(PY) -m pip wheel --no-deps --wheel-dir dist .
 	@echo "Install it with: pip install $$(ls -t dist/*.whl | head -1)"
 
-check-wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
+check-wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the API tests against it
 	@$(PY) -m tests.tools.check_wheel
 
 wheels: $(VENV)/.dev-$(KIND) ## build the wheel for any Linux with glibc 2.28 or later into dist/, check it, and try it

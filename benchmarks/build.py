@@ -33,6 +33,7 @@ from benchmarks.records import Record, machine, parser_for
 ROOT: Final = Path(__file__).parents[1]
 PROFILES: Final = {"wheel": "release", "editable": "editable"}
 WORKLOADS: Final = ("W1", "W2", "W3", "W4", "W5", "W6", "W8")
+SMOKE: Final = ("W1", "W8")
 ROUNDS: Final = 3
 #: The table lists this many crates.
 CRATES: Final = 10
@@ -100,7 +101,7 @@ def drive(place: Path, workload: str, data: Path, seconds: float) -> dict[str, A
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def compared(places: dict[str, Path], data: Path, seconds: float, rounds: int) -> Iterator[str]:
+def compared(places: dict[str, Path], data: Path, workloads: Sequence[str], seconds: float, rounds: int) -> Iterator[str]:
     """Yield a table of ns an event, the packages taking turns.
 
     Raises:
@@ -109,7 +110,7 @@ def compared(places: dict[str, Path], data: Path, seconds: float, rounds: int) -
     names = list(places)
     yield f"| workload, ns an event | {' | '.join(names)} | editable ÷ wheel |"
     yield f"|---|{'--:|' * len(names)}--:|"
-    for workload in WORKLOADS:
+    for workload in workloads:
         best: dict[str, float] = {}
         checks = set()
         for _ in range(rounds):
@@ -150,7 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 show(f"| {each} | {made.seconds:.0f} | {made.cpu_seconds:.0f} | {made.library.stat().st_size / 1e6:.1f} |")
             show("")
         places = {each: packaged(made.library, folder / f"{each}-package") for each, made in built.items()}
-        for line in compared(places, data, 0.0 if options.smoke else 1.0, 1 if options.smoke else ROUNDS):
+        how = (SMOKE, 0.0, 1) if options.smoke else (WORKLOADS, 1.0, ROUNDS)
+        for line in compared(places, data, *how):
             show(line)
         if slowest := sorted(built["editable"].crates.items(), key=lambda crate: -crate[1])[:CRATES]:
             show("")

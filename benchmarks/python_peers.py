@@ -40,8 +40,8 @@ from streamer import Engine
 MATCHES: Final = {1: 0, 10: 7, 100: 43, 1_000: 422, 10_000: 4_631, 100_000: 46_052}
 EVENTS: Final = 1_000
 #: The same of a smoke run.
-SMOKE: Final = {1: 0, 10: 2, 100: 15}
-SMOKE_EVENTS: Final = 300
+SMOKE: Final = {1: 0, 10: 1, 100: 5}
+SMOKE_EVENTS: Final = 100
 #: A pass takes about so many seconds of a peer of single events, which then sees the first events only.
 PASS_S: Final = 0.3
 #: A peer of which loading, or the smallest pass, would take longer is left out.

@@ -19,7 +19,7 @@ from streamer import _backend
 HERE = Path(__file__).parent
 
 # A run of the gates is repeatable and short; `make fuzz` tries new examples for as long as one likes.
-hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, print_blob=True, max_examples=50)
 hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True, max_examples=int(os.environ.get("EXAMPLES", "1000")))
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 

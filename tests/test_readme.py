@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -26,6 +27,8 @@ from pathlib import Path
 import pytest
 
 import streamer
+from streamer import _backend
+from tests.cli.warm import Warm
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Those of spark.md need a session: tests/spark/test_spark_guide.py runs them.
@@ -43,6 +46,8 @@ OTHERS = (
     "testdata/README.md",
 )
 
+#: What a shell reads in a line other than words.
+SHELL = re.compile(r"[|&;<>$`*~()]")
 BLOCK = re.compile(r"(?:<!--\s*(?P<mark>[^>]*?)\s*-->\s*\n)?^```(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^```\s*$", re.M | re.S)
 
 
@@ -112,21 +117,43 @@ def commands(console: str) -> list[tuple[str, str]]:
 
 
 def command_line(directory: Path) -> Path:
-    """Make `streamer` and `python` commands of the package under test, also where that is not installed; return their folder."""
+    """Make `streamer` and `python` commands of this interpreter; return their folder."""
     folder = directory / ".bin"
     folder.mkdir(exist_ok=True)
-    paths = os.pathsep.join(path for path in sys.path if path)
     for name, arguments in (("streamer", "-m streamer "), ("python", "")):
         command = folder / name
-        command.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(paths)} exec {shlex.quote(sys.executable)} {arguments}"$@"\n')
+        command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments}"$@"\n')
         command.chmod(0o755)
     return folder
+
+
+#: The processes that run most commands, by backend.
+WARM: dict[str | None, Warm] = {}
+
+
+def printed_by(command: str, directory: Path, environment: dict[str, str]) -> str:
+    """Run a command of a page; return what it prints. `streamer` alone needs no shell, and no Python of its own."""
+    if not command.startswith("streamer ") or SHELL.search(command):
+        done = subprocess.run(command, shell=True, cwd=directory, env=environment, capture_output=True)
+    else:
+        backend = environment.get(_backend.VARIABLE)
+        if backend not in WARM:
+            WARM[backend] = Warm(environment)
+            atexit.register(WARM[backend].close)
+        done = WARM[backend].run(shlex.split(command)[1:], directory, environment=environment)
+    return (done.stdout + done.stderr).decode()
 
 
 def run_page(page: str, directory: Path, capture: pytest.CaptureFixture[str], name: str) -> int:
     """Run the examples of *page* in *directory*; return how many there were."""
     names: dict[str, object] = {"__name__": "__main__"}
-    environment = {**os.environ, "PATH": f"{command_line(directory)}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
+    environment = {
+        **os.environ,
+        "PATH": f"{command_line(directory)}{os.pathsep}{os.environ['PATH']}",
+        # The package under test, also where it is not installed.
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "COLUMNS": "120",
+    }
     printed = ""
     ran = 0
     for number, block in enumerate(found := blocks(page)):
@@ -150,8 +177,7 @@ def run_page(page: str, directory: Path, capture: pytest.CaptureFixture[str], na
             if needed := re.fullmatch(r"run, with (\S+)", block.mark):
                 shutil.copy(ROOT / needed[1], directory)
             for command, expected in commands(block.text):
-                done = subprocess.run(command, shell=True, cwd=directory, env=environment, capture_output=True, text=True)
-                output = done.stdout + done.stderr
+                output = printed_by(command, directory, environment)
                 assert same(expected, output), f"{where}: `{command}` says:\n{expected}\nprinted:\n{output}"
                 ran += 1
     return ran

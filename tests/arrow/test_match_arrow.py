@@ -117,10 +117,10 @@ class Anything:
 
 
 def _parts() -> Iterator[Any]:
-    """Yield each validation with each part: the first is quick, and every other one is slow with one validation alone."""
+    """Yield each validation with each part: the first is quick, and each of the next two is slow with one validation alone."""
     for part in range(PARTS):
         for at, validation in enumerate(("full", "lazy")):
-            mark = pytest.mark.slow if part % 2 != at else pytest.mark.integration
+            mark = pytest.mark.slow if part % 2 != at and part < 3 else pytest.mark.integration
             yield pytest.param(validation, part, marks=[mark] if part else [])
 
 

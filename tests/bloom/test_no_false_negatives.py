@@ -236,7 +236,7 @@ def carrying(rng: random.Random) -> Any:
 
 
 @pytest.mark.later_on_the_reference
-@in_parts(4, slow=1)
+@in_parts(4, slow=0)
 def test_a_filter_of_all_kinds_over_many_loses_nothing(engine: Any, part: int) -> None:
     """So many of one partition that the native engine has a filter for them, which says NO and is rebuilt meanwhile."""
     rng = random.Random(part)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -41,19 +41,22 @@ LATER = (
 class Warm:
     """The process, as long as it lives; it is asked over a socket, with the files of a command attached."""
 
-    def __init__(self) -> None:
-        """Start it with the environment that is set now."""
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        """Start it with an environment; by default that which is set now."""
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(SECONDS)
         with theirs:
-            self._process = subprocess.Popen((sys.executable, __file__, str(theirs.fileno())), pass_fds=[theirs.fileno()])
+            command = (sys.executable, __file__, str(theirs.fileno()))
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
 
-    def run(self, arguments: Sequence[str], place: Path, stdin: bytes) -> subprocess.CompletedProcess[bytes]:
-        """Run a command in *place* with the environment that is set now, *stdin* coming through a pipe."""
+    def run(
+        self, arguments: Sequence[str], place: Path, stdin: bytes = b"", *, environment: Mapping[str, str] = os.environ
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a command in *place* with *environment*, *stdin* coming through a pipe."""
         reading, writing = os.pipe()
         threading.Thread(target=feed, args=(writing, stdin), daemon=True).start()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            request = json.dumps([arguments, str(place), dict(os.environ)]) + "\n"
+            request = json.dumps([arguments, str(place), dict(environment)]) + "\n"
             socket.send_fds(self._socket, [request.encode()], [reading, out.fileno(), err.fileno()])
             os.close(reading)
             pid = self._answer()

@@ -23,9 +23,9 @@ def load(text: str, environment: dict[str, str] | None = None) -> loader.Loaded:
     return loader.loads(text.encode(), "s.yaml", directory=Path(), environment=environment or {})
 
 
-@pytest.mark.parametrize("path", generate.generated(), ids=lambda path: path.name)
-def test_what_is_generated_is_current(path: Path) -> None:
-    assert path.read_text(encoding="utf-8") == generate.generated()[path], "run `make docs`"
+def test_what_is_generated_is_current() -> None:
+    stale = [path.name for path, text in generate.generated().items() if path.read_text(encoding="utf-8") != text]
+    assert stale == [], "run `make docs`"
 
 
 def test_every_field_is_described_and_in_the_table() -> None:

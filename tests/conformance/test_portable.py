@@ -8,6 +8,7 @@ import pytest
 
 from tests.conformance import runner
 from tests.conformance.table import KNOWN_FAILURES_PORTABLE, Case, load_all, load_known_failures
+from tests.parts import in_parts
 
 PORTABLE = {(failure.file, failure.name): failure.reason for failure in load_known_failures(KNOWN_FAILURES_PORTABLE)}
 EVERYWHERE = {(failure.file, failure.name) for failure in load_known_failures()}
@@ -19,12 +20,15 @@ def has_cel(case: Case) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.later_on_the_reference
-def test_what_has_cel_in_a_file_is_as_it_claims(cases: list[Case], backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_parts(2, slow=0)
+def test_what_has_cel_in_a_file_is_as_it_claims(
+    cases: list[Case], backend: str, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Each case under one validation, some under this and some under that: no evaluator looks at it, and cel-python is slow.
     monkeypatch.setattr(runner, "_validations", lambda case: (case.validation[len(case.name) % len(case.validation)],))
     # A case says what an expression comes to, not how fast a machine is.
     monkeypatch.setattr("streamer.cel_eval.portable.clock", lambda: 0)
-    with_cel = {case.name: case for case in cases if has_cel(case)}
+    with_cel = {case.name: case for case in [case for case in cases if has_cel(case)][part::2]}
     known = {name for name, case in with_cel.items() if (case.file, name) in PORTABLE.keys() | EVERYWHERE}
     wrong = runner.failures(with_cel.values(), "portable")
     assert {name: text for name, text in wrong.items() if name not in known} == {}

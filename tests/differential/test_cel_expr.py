@@ -61,16 +61,16 @@ def _compare(seeds: range, covered: Counter[str] | None = None) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_a_few_thousand_expressions_come_to_the_same_verdict() -> None:
-    counted = _compare(range(4000))
-    assert min(counted["true"], counted["false"], counted["error"]) > 1000, counted
-    assert counted["listed verdict"] < 100, counted
+def test_two_thousand_expressions_come_to_the_same_verdict() -> None:
+    counted = _compare(range(2000))
+    assert min(counted["true"], counted["false"], counted["error"]) > 500, counted
+    assert counted["listed verdict"] < 50, counted
 
 
 @pytest.mark.integration
 def test_a_hundred_thousand_expressions_come_to_the_same_verdict() -> None:
     covered = Counter[str]()
-    counted = _compare(range(4000, 104_000), covered)
+    counted = _compare(range(2000, 102_000), covered)
     assert counted["listed verdict"] < 1000, counted
     assert set(COVERED) == set(covered)
     record("expressions", "reference, Google's C++ runtime", counted, programs_that_use=dict(sorted(covered.items())))

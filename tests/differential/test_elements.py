@@ -133,7 +133,7 @@ def _compare(seeds: range, conditions: int, documents: int) -> Counter[str]:
     return counted
 
 
-@in_parts(4, slow=1)
+@in_parts(4, slow=0)
 def test_matches_are_what_the_runtime_says(backend: str, part: int) -> None:
     counted = _compare(range(part * 5, part * 5 + 5), conditions=60 if backend == "reference" else 300, documents=20)
     assert counted["true"] > counted["false"] / 20, counted

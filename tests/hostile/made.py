@@ -145,6 +145,7 @@ def _large_events() -> Iterator[Row]:
     unknowns = ",".join(f'"/data/k{i}"' for i in range(20_000))
     yield Row(
         "20,000 different unknowns",
+        later_on_the_reference=True,
         subscription={"id": "s", "filters": [{"field": "k19999", "op": "==", "value": 1}]},
         event=f'{{"data":{{}},"unknown":[{unknowns}]}}'.encode(),
         expect=True,
@@ -163,6 +164,7 @@ def _python_events() -> Iterator[Row]:
     shared = reduce(lambda inner, _: [inner, inner], range(40), 1)
     yield Row(
         "a list that holds another twice, which holds another twice, 40 times",
+        later_on_the_reference=True,
         event={"data": {"a": shared}},
         limits=Limits(max_event_bytes=100_000),
         event_error={"code": "too_long"},
@@ -349,7 +351,12 @@ def _python_subscriptions() -> Iterator[Row]:
         subscription={"id": "s", "pattern": cyclic},
         subscription_error={"contains": "deep"},
     )
-    yield Row("a pattern 100,000 levels deep", subscription={"id": "s", "pattern": deep}, subscription_error={"contains": "deep"})
+    yield Row(
+        "a pattern 100,000 levels deep",
+        later_on_the_reference=True,
+        subscription={"id": "s", "pattern": deep},
+        subscription_error={"contains": "deep"},
+    )
     yield Row(
         "a pattern's list that holds itself",
         subscription={"id": "s", "pattern": {"a": circle}},

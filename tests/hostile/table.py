@@ -51,7 +51,7 @@ class Row:
         cel_error: the reason that is counted for the CEL expression.
         subscription_error: the type, and attributes of the error; `contains` is a part of its message.
         event_error: attributes of the error.
-        later_on_the_reference: it takes half a second or more there.
+        later_on_the_reference: it takes a quarter of a second or more there.
         is_one_of_many: others are nearly alike, so a slow test is soon enough for it.
     """
 

@@ -177,7 +177,7 @@ def event(rng: Random) -> dict[str, Any]:
     }
 
 
-@in_parts(6)
+@in_parts(6, slow=1)
 def test_a_subscription_matches_exactly_if_the_condition_is_true(engine: Callable[..., streamer.Engine], part: int) -> None:
     rng = Random(part)
     conditions = {f"c{number}": condition(rng) for number in range(150)}

@@ -49,7 +49,7 @@ def difference(conditions: list[str], rows: list[dict[str, Any]], wanted: list[s
     return [(condition, rows[number]) for condition, number in wrong]
 
 
-@in_parts(4)
+@in_parts(4, slow=1)
 def test_random_conditions_match_the_rows_that_sqlite_selects(engine: Callable[..., streamer.Engine], part: int) -> None:
     rng = Random(part)
     database = sqlite3.connect(":memory:")

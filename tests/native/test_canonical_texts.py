@@ -14,7 +14,7 @@ from tests.parts import in_parts
 PARTS = 5
 
 
-@in_parts(PARTS, slow=1)
+@in_parts(PARTS, slow=0)
 def test_the_core_writes_what_python_writes_or_leaves_it_to_python(part: int) -> None:
     """For each subscription of the table of cases, and for random ones."""
     rng = random.Random(3)

@@ -170,7 +170,7 @@ def told(engine: Engine, text: bytes) -> dict[str, Any]:
     return {match.subscription_id: (match.transition, match.certain) for match in engine.match(text)}
 
 
-@pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.integration)])
+@pytest.mark.parametrize("share", [10, pytest.param(1, marks=pytest.mark.integration)])
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_ruled_out_together_is_what_the_reference_rules_out(
     name: str, share: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

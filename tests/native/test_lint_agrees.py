@@ -75,7 +75,7 @@ def crowded(rng: random.Random, name: str) -> dict[str, Any]:
     return {"id": name, "filters": filters}
 
 
-@in_parts(20, slow=2)
+@in_parts(20, slow=0)
 def test_random_subscriptions_are_found_suspicious_by_both(part: int) -> None:
     rng = random.Random(part)
     found: Counter[FindingCode] = Counter()
@@ -87,7 +87,7 @@ def test_random_subscriptions_are_found_suspicious_by_both(part: int) -> None:
         assert found[code] > 4
 
 
-@in_parts(10, slow=1)
+@in_parts(10, slow=0)
 def test_random_expressions_are_found_suspicious_by_both(part: int) -> None:
     rng = random.Random(part)
     found: Counter[FindingCode] = Counter()

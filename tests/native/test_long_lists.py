@@ -87,7 +87,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Engine]:
     return native, reference
 
 
-@in_parts(16, slow=1)
+@in_parts(16, slow=0)
 def test_long_lists_match_as_in_the_reference(pair: tuple[Engine, Engine], part: int) -> None:
     rng = random.Random(part)
     conditions = [{"id": str(number), "transitions": rng.random() < 0.5, **condition(rng)} for number in range(20)]

@@ -223,7 +223,7 @@ KINDS = (
 )
 
 
-@in_parts(PARTS, slow=1)
+@in_parts(PARTS, slow=0)
 def test_native_and_reference_agree(part: int) -> None:
     tally = Tally()
     for number in range(part, SETS, PARTS):

@@ -88,7 +88,7 @@ def type_it(reason: str, condition: dict[str, Any], members: dict[str, Any]) -> 
     return place
 
 
-@in_parts(4, slow=1)
+@in_parts(4, slow=0)
 def test_what_is_probably_meant_is_accepted(part: int) -> None:
     rng = random.Random(part)
     layouts = [EventLayout.preset(name) for name in ("change", "debezium", "maxwell")]

@@ -169,7 +169,7 @@ def sweep(held: list[Any]) -> Iterator[Event]:
             yield Event(raw={"data": data}, tenant="default", collection=collection, type="update", data=data, data_at=("data",))
 
 
-@in_parts(60, slow=1)
+@in_parts(60, slow=0)
 def test_lint_raises_no_false_alarm(part: int, backend: str) -> None:
     """150 random sets a part: what it calls never matching matches nothing, and what it calls always matching everything."""
     rng = random.Random(part)

@@ -27,7 +27,7 @@ def asks_for_all_it_names(subscription: dict[str, Any]) -> bool:
     return is_strict and "cel" not in subscription and not ops & LOOSE
 
 
-@in_parts(8, slow=1)
+@in_parts(8, slow=0)
 def test_a_subscription_that_matches_lacks_nothing(part: int, engine: Callable[..., Engine]) -> None:
     rng = random.Random(part)
     looked = 0
@@ -49,7 +49,7 @@ def test_a_subscription_that_matches_lacks_nothing(part: int, engine: Callable[.
     assert looked > 15
 
 
-@in_parts(8, slow=1)
+@in_parts(8, slow=0)
 def test_an_expression_that_matches_needs_no_other_kind_of_value(part: int, engine: Callable[..., Engine]) -> None:
     rng = random.Random(part)
     looked = 0

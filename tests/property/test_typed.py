@@ -83,7 +83,7 @@ def spelt(rng: random.Random, record: Any) -> str:
     return text.replace("/", "\\/") if rng.random() < 0.2 else text
 
 
-@in_parts(8, slow=1)
+@in_parts(8, slow=0)
 def test_values_are_read_as_the_decoder_reads_them(part: int, engine: Callable[..., Engine]) -> None:
     rng = random.Random(part)
     converted = 0
@@ -129,7 +129,7 @@ DOCUMENTS: list[Any] = [
 ]
 
 
-@in_parts(4, slow=1)
+@in_parts(4, slow=0)
 def test_extended_json_is_read_as_the_decoder_reads_it(part: int, engine: Callable[..., Engine]) -> None:
     rng = random.Random(part)
     for _ in range(40):

@@ -166,7 +166,7 @@ def test_nothing_that_the_document_allows_is_a_defect(api: Api) -> None:
     for result in schema.get_all_operations():
         operation = result.ok()
 
-        @hypothesis.settings(max_examples=15, deadline=None, suppress_health_check=list(hypothesis.HealthCheck), database=None)
+        @hypothesis.settings(max_examples=10, deadline=None, suppress_health_check=list(hypothesis.HealthCheck), database=None)
         @hypothesis.given(case=operation.as_strategy())
         def ask(case: schemathesis.Case) -> None:
             nonlocal asked

@@ -251,7 +251,7 @@ def kill_again_and_again(kafka: Broker, place: Path, kills: int, events: int) ->
 
 
 def test_a_service_that_is_killed_at_random_moments_loses_nothing(kafka: Broker, tmp_path: Path) -> None:
-    kill_again_and_again(kafka, tmp_path, 3, 3000)
+    kill_again_and_again(kafka, tmp_path, 2, 3000)
 
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))

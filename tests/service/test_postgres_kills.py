@@ -239,7 +239,7 @@ def kill_while_all_rows_are_read(database: Database, directory: Path, kills: int
 
 @pytest.mark.slow
 def test_a_service_that_is_killed_while_it_reads_all_rows_loses_nothing(database: Database, tmp_path: Path, backend: str) -> None:
-    assert kill_while_all_rows_are_read(database, tmp_path, 4, backend)["killed"] == 4
+    assert kill_while_all_rows_are_read(database, tmp_path, 2, backend)["killed"] == 2
 
 
 @pytest.mark.integration
@@ -255,8 +255,8 @@ def test_a_service_that_is_killed_again_and_again_while_it_reads_all_rows_loses_
 
 @pytest.mark.slow
 def test_a_service_that_is_killed_at_random_moments_loses_nothing(database: Database, tmp_path: Path, backend: str) -> None:
-    killed, _ = kill_again_and_again(database, tmp_path, 3, backend)
-    assert killed == 3
+    killed, _ = kill_again_and_again(database, tmp_path, 2, backend)
+    assert killed == 2
 
 
 @pytest.mark.integration

@@ -336,7 +336,7 @@ def test_a_store_that_is_restarted_under_load_is_waited_for(start: Start, receiv
     written = [0, 0]
 
     def write(at: int) -> None:
-        while not ended.wait(0.01):
+        while not ended.wait(0.03):
             with open(several[at].directory / "in.jsonl", "ab") as file:
                 for _ in range(5):
                     file.write(order(2 * written[at] + at) + b"\n")

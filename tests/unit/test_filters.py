@@ -221,7 +221,7 @@ def events(draw: st.DrawFn, condition: CompiledFilter) -> Event:
 
 
 @pytest.mark.slow
-@settings(max_examples=max(200, settings.default.max_examples))
+@settings(max_examples=max(100, settings.default.max_examples))
 @given(st.data())
 def test_a_filter_means_exactly_the_expression_that_it_prints(drawn: st.DataObject) -> None:
     """True, false, error and unknown alike."""

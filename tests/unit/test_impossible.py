@@ -206,7 +206,7 @@ def event(rng: random.Random) -> dict[str, Any]:
     return made
 
 
-@in_parts(8, slow=1)
+@in_parts(8, slow=0)
 def test_what_never_matches_matches_no_event(engine: Callable[..., Engine], backend: str, part: int) -> None:
     rng = random.Random(part)
     e = engine()
