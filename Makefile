@@ -121,7 +121,7 @@ wheel: | $(PY) ## build a wheel for this machine into dist/, without the tools o
 	@$(PY) -m pip wheel --no-deps --wheel-dir dist .
 	@echo "Install it with: pip install $$(ls -t dist/*.whl | head -1)"
 
-check-wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the API tests against it
+check-wheel: $(VENV)/.dev-$(KIND) ## build a wheel, install it elsewhere, run the table of cases and the API tests against it
 	@$(PY) -m tests.tools.check_wheel
 
 wheels: $(VENV)/.dev-$(KIND) ## build the wheel for any Linux with glibc 2.28 or later into dist/, check it, and try it

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.tools.first_hour import build, plain_installation, run
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTED = ("tests/api",)
+TESTED = ("tests/conformance", "tests/api")
 
 
 def main() -> None:
