@@ -136,13 +136,18 @@ def test_a_new_key_is_fetched_once_it_is_used_and_unknown_keys_do_not_flood_the_
     idp.published.append("ec")
     for _ in range(20):
         provider.find(idp.token("unknown"))
-    assert idp.requests == 2
+    assert idp.requests == 1
     monkeypatch.setattr(oidc, "_AGAIN", 0.0)
     assert provider.find(idp.token("ec")) is not None
-    # Its keys are known, so it may be down.
+    assert idp.requests == 2
+    # Its keys are known, so it may be down, also when they are due to be fetched again.
     idp.is_down = True
-    monkeypatch.undo()
+    monkeypatch.setattr(oidc, "_LIFESPAN", 0.0)
     assert provider.find(idp.token()) is not None
+    assert idp.requests == 3
+    idp.is_down, idp.published = False, ["ec"]
+    assert provider.find(idp.token()) is None
+    idp.is_down = True
     with pytest.raises(Problem, match="cannot be fetched"):
         Provider(section(idp)).find(idp.token())
 

@@ -38,7 +38,8 @@ pub fn subscription(choices: &mut Choices<'_>) -> String {
         let is_of_envelope = !op.starts_with("changed") && choices.below(8) == 7;
         let root = if is_of_envelope { r#","root":"envelope""# } else { "" };
         // Other operators and values are refused with it.
-        let is_of_text = value.starts_with(",\"value\":\"") && !op.starts_with("changed") && !["<", "<=", ">", ">="].contains(&op);
+        let is_of_text =
+            value.starts_with(",\"value\":\"") && !op.starts_with("changed") && !["<", "<=", ">", ">="].contains(&op);
         let case = if is_of_text && choices.below(8) == 7 { r#","ignore_case":true"# } else { "" };
         let filter = format!(r#"{{"field":"{field}","op":"{op}"{value}{root}{case}}}"#);
         match parts.iter_mut().find(|part| part.starts_with("\"filters\"")) {

@@ -59,6 +59,8 @@ _AROUND: Final = len(": \r\n")
 _INTERVAL: Final = 10.0
 #: Threads that answer. Most of their work releases the GIL, or waits for a disk.
 _THREADS: Final = 16
+#: Threads that check tokens of an identity provider, whose keys they may wait for.
+_CHECKS: Final = 4
 #: Threads for routes without a token, so that health checks do not wait for imports.
 _PROBES: Final = 2
 _LOGGER: Final = logging.getLogger("streamer.service.api")
@@ -99,6 +101,7 @@ class App:
         self._opened: Opened | None = None
         self._pool = ThreadPoolExecutor(_THREADS, "streamer-api")
         self._probes = ThreadPoolExecutor(_PROBES, "streamer-probe")
+        self._checks = ThreadPoolExecutor(_CHECKS, "streamer-token")
         self.door = Door(section.limits)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.console: ASGIApp | None = None
@@ -154,7 +157,7 @@ class App:
 
     def close(self) -> None:
         """Begin no more work."""
-        for pool in (self._pool, self._probes):
+        for pool in (self._pool, self._probes, self._checks):
             pool.shutdown(wait=False, cancel_futures=True)
         if self._opened is not None:
             self._opened.streams.close()
@@ -376,8 +379,7 @@ class App:
         token = None
         if kind.lower() == "bearer" and text.isascii():
             if self._provider is not None and self._provider.looks_so(text):
-                # It may wait for the provider's keys.
-                token = await asyncio.get_running_loop().run_in_executor(self._pool, self._provider.find, text)
+                token = await asyncio.get_running_loop().run_in_executor(self._checks, self._provider.find, text)
             else:
                 token = self._tokens.find(text)
         if token is None:

@@ -61,7 +61,9 @@ class Provider:
         self._context = client_context(section.ca)
         self._lock = threading.Lock()
         self._client: PyJWKClient | None = None
-        self._fetched = -_AGAIN
+        # The keys, when they were fetched, and when this was last tried.
+        self._known: Mapping[str, PyJWK] | None = None
+        self._fetched = self._tried = -_LIFESPAN
         self._quiet = Quiet(_AGAIN)
 
     @staticmethod
@@ -87,39 +89,58 @@ class Provider:
             )
             return self._token(claims)
         except (jwt.InvalidTokenError, RecursionError, ValueError) as error:
-            if (count := self._quiet.due()) is not None:
+            if (count := self._quiet.due("token")) is not None:
                 # The message names the check, and never quotes the token.
                 _LOGGER.warning("api.oidc: a token was refused: %s (%d so far)", error, count)
             return None
 
     def check(self) -> None:
         """Fetch the keys. Raises Problem if the provider cannot be reached."""
-        self._keys(again=True)
+        self._keys()
 
     def _key(self, name: str) -> PyJWK:
         keys = self._keys()
-        if name not in keys and time.monotonic() - self._fetched >= _AGAIN:
-            keys = self._keys(again=True)
+        if name not in keys:
+            keys = self._keys(is_unknown=True)
         if name not in keys:
             raise ValueError("the provider has no such key")
         return keys[name]
 
-    def _keys(self, *, again: bool = False) -> Mapping[str, PyJWK]:
+    def _keys(self, *, is_unknown: bool = False) -> Mapping[str, PyJWK]:
+        """Return the provider's keys: those that are known, while they are new or cannot be fetched now."""
+        known, now = self._known, time.monotonic()
+        is_old = is_unknown or now - self._fetched >= _LIFESPAN
+        if known is not None and (not is_old or now - self._tried < _AGAIN):
+            return known
+        # Only the first keys are worth a wait for the provider.
+        if not self._lock.acquire(blocking=known is None):
+            assert known is not None
+            return known
+        try:
+            if self._known is not known:
+                # Another thread fetched them meanwhile.
+                return self._known or {}
+            self._tried = now
+            self._known, self._fetched = self._fetch(), now
+        except Problem as problem:
+            if known is None:
+                raise
+            if (count := self._quiet.due("fetch")) is not None:
+                _LOGGER.warning("api.oidc: %s; the known keys stay in use (%d so far)", problem.detail, count)
+        finally:
+            self._lock.release()
+        return self._known or {}
+
+    def _fetch(self) -> Mapping[str, PyJWK]:
         import jwt
 
-        with self._lock:
-            before = self._fetched
-            if again:
-                self._fetched = time.monotonic()
-            try:
-                if self._client is None:
-                    self._client = self._found()
-                return {key.key_id or "": key for key in self._client.get_signing_keys(refresh=again)}
-            except (jwt.PyJWKClientError, OSError, ValueError, KeyError, TypeError) as error:
-                self._fetched = before
-                raise Problem(
-                    "unavailable", f"the keys of {self.section.issuer} cannot be fetched: {error}", headers={"Retry-After": "5"}
-                ) from None
+        try:
+            if self._client is None:
+                self._client = self._found()
+            return {key.key_id or "": key for key in self._client.get_signing_keys()}
+        except (jwt.PyJWTError, OSError, ValueError, KeyError, TypeError) as error:
+            reason = f"the keys of {self.section.issuer} cannot be fetched: {error}"
+            raise Problem("unavailable", reason, headers={"Retry-After": "5"}) from None
 
     def _found(self) -> PyJWKClient:
         """Return the client for the set of keys, whose address the provider publishes."""
@@ -135,7 +156,7 @@ class Provider:
             url = str(published["jwks_uri"])
         if not url.startswith(("https://", "http://")):
             raise ValueError("the address of its keys is no URL")
-        return jwt.PyJWKClient(url, lifespan=_LIFESPAN, timeout=_TIMEOUT, ssl_context=self._context)
+        return jwt.PyJWKClient(url, cache_jwk_set=False, timeout=_TIMEOUT, ssl_context=self._context)
 
     def _token(self, claims: Mapping[str, Any]) -> Token:
         claim = claims.get(self.section.scopes)
