@@ -21,8 +21,9 @@ from streamer.reference.patterns import leaves, matches_value
 from streamer.reference.topics import topic_matches
 from streamer.subscriptions.atoms import Atom, Clause, Contains, InTopic, IsKind, Kind, Matches, Mode, Not, Range, Root, kind_of
 from streamer.subscriptions.compile import compile_subscription
+from streamer.subscriptions.folding import simple_fold
 from streamer.subscriptions.keys import access_keys, event_keys
-from streamer.subscriptions.matchers import Absent, Equal
+from streamer.subscriptions.matchers import Absent, Equal, EqualsIgnoreCase
 from streamer.subscriptions.normal_form import Conjunction, normal_form
 from tests.generators import SCALARS, random_event, random_filter, random_subscription, random_text
 from tests.parts import in_parts
@@ -54,6 +55,8 @@ def holds(atom: Atom, value: Any, mode: Mode) -> bool:
         case Contains(element=element):
             if kind is Kind.LIST:
                 return any(holds(element, item, mode) for item in value)
+            if isinstance(element, EqualsIgnoreCase):
+                return kind is Kind.STRING and simple_fold(element.text) in simple_fold(value)
             return kind is Kind.STRING and isinstance(element.value, str) and element.value in value
         case Matches(expression=expression):
             return kind is Kind.STRING and re2.search(expression, value) is not None

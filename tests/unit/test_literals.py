@@ -36,7 +36,7 @@ def test_the_types_have_the_words_that_the_parsers_take() -> None:
 
 def test_the_types_of_mappings_have_the_members_that_the_parser_takes() -> None:
     assert set(get_type_hints(SubscriptionDict)) == set(READ)
-    assert list(get_type_hints(FilterDict)) == ["field", "op", "value", "root"]
+    assert list(get_type_hints(FilterDict)) == ["field", "op", "value", "root", "ignore_case"]
 
 
 #: What a user may write; a line that is wrong says which word mypy is to name.
