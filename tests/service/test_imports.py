@@ -143,17 +143,21 @@ def test_the_api_lists_the_progress_of_the_tenants_imports(api: Api) -> None:
     assert api.ask("POST", "/v1/subscriptions:import", b"", headers=LINES).lines == []
 
 
-def test_a_client_that_disconnects_stops_its_import(api: Api) -> None:
-    connection = HTTPConnection("127.0.0.1", api.port, timeout=30)
-    body = b"\n".join(line(number, labels={"a": "x" * 2000}) for number in range(30 * SLICE))
-    headers = {"Authorization": f"Bearer {api.token}", "Content-Type": "application/x-ndjson"}
-    connection.request("POST", "/v1/subscriptions:import", body, headers)
-    reply = connection.getresponse()
-    location = reply.headers["location"]
-    connection.sock.close()
-    reply.close()
-    until(lambda: api.ask("GET", location).json["ended"] is not None)
-    shown = api.ask("GET", location).json
-    assert shown["state"] == "stopped"
-    assert shown["done"] % SLICE == 0
-    assert api.ask("GET", "/v1/subscriptions:export").body.count(b"\n") == shown["done"] < 30 * SLICE
+def test_a_client_that_disconnects_stops_its_import_and_is_in_the_audit_log(tmp_path: Path, backend: str) -> None:
+    log = tmp_path / "audit.jsonl"
+    with running(tmp_path, api={"audit": {"file": str(log)}}) as api:
+        connection = HTTPConnection("127.0.0.1", api.port, timeout=30)
+        body = b"\n".join(line(number, labels={"a": "x" * 2000}) for number in range(30 * SLICE))
+        headers = {"Authorization": f"Bearer {api.token}", "Content-Type": "application/x-ndjson"}
+        connection.request("POST", "/v1/subscriptions:import", body, headers)
+        reply = connection.getresponse()
+        location = reply.headers["location"]
+        connection.sock.close()
+        reply.close()
+        until(lambda: api.ask("GET", location).json["ended"] is not None)
+        shown = api.ask("GET", location).json
+        assert shown["state"] == "stopped"
+        assert shown["done"] % SLICE == 0
+        assert api.ask("GET", "/v1/subscriptions:export").body.count(b"\n") == shown["done"] < 30 * SLICE
+        (entry,) = until(lambda: [json.loads(line) for line in log.read_text().splitlines()])
+        assert (entry["event"], entry["path"], entry["status"]) == ("change", "/v1/subscriptions:import", 200)

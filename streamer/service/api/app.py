@@ -214,15 +214,18 @@ class App:
             # The connection closes without waiting for the unread rest.
             response.headers["connection"] = "close"
         self.counts[noted["route"], str(answer.status)] += 1
-        await response(scope, receive, send)
+        try:
+            await response(scope, receive, send)
+        finally:
+            # A client that disconnects has changed something, too.
+            if "who" in noted:
+                peer = None if request.client is None else request.client.host
+                about = {name: noted.get(name) for name in _AUDITED}
+                audit.record("change", **about, method=request.method, status=answer.status, peer=peer)
         took = (time.perf_counter() - began) * 1000
         method = request.method if request.method.isalpha() and len(request.method) < 10 else "-"
         fields = {"method": method, "status": answer.status, "ms": round(took, 1)}
         fields |= {name: value for name, value in noted.items() if value != "-" and name not in _AUDITED}
-        if "who" in noted:
-            peer = None if request.client is None else request.client.host
-            about = {name: noted.get(name) for name in _AUDITED}
-            audit.record("change", **about, method=method, status=answer.status, peer=peer)
         _LOGGER.debug("%s %s %d %.1f ms, token %s", method, noted["route"], answer.status, took, noted["token"], extra=fields)
 
     async def _show(self, request: Request, send: Send) -> None:
