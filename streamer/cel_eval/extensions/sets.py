@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def _contains(run: Run, items: list[Value], wanted: list[Value]) -> Value:
-    return _any(run, wanted, items, False, True)
+    return _any(run, wanted, items, False)
 
 
 def _intersects(run: Run, one: list[Value], other: list[Value]) -> Value:
-    return _any(run, one, other, True, False)
+    return _any(run, one, other, True)
 
 
 def _equivalent(run: Run, one: list[Value], other: list[Value]) -> Value:
@@ -28,8 +28,8 @@ def _equivalent(run: Run, one: list[Value], other: list[Value]) -> Value:
     return second if second is False or first is True else first
 
 
-def _any(run: Run, items: list[Value], among: list[Value], decisive: bool, otherwise: bool) -> Value:
-    """Return *decisive* if this is the membership of an item in *among*, else the first error, else *otherwise*."""
+def _any(run: Run, items: list[Value], among: list[Value], decisive: bool) -> Value:
+    """Return *decisive* if this is the membership of an item in *among*, else the first error, else the opposite."""
     error: Failure | None = None
     for item in items:
         run.charge(1)
@@ -38,7 +38,7 @@ def _any(run: Run, items: list[Value], among: list[Value], decisive: bool, other
             return decisive
         if type(found) is Failure:
             error = error or found
-    return otherwise if error is None else error
+    return not decisive if error is None else error
 
 
 _SETS: Final = "list, list -> bool"

@@ -256,7 +256,7 @@ class Tokens:
         return self._tokens.get(id_) or self._lent.get(id_)
 
     def _look(self) -> None:
-        if self._path is not None and (mark := self._mark()) != self._seen:
+        if (mark := self._mark()) != self._seen and self._path is not None:
             # An invalid file is read again only after its next change.
             self._seen = mark
             try:
@@ -278,8 +278,10 @@ class Tokens:
                 audit.record(what, who="the file of tokens", token=tokens[each].who, tenant=tokens[each].tenant)
 
     def _mark(self) -> tuple[int, int, int] | None:
+        if self._path is None:
+            return None
         try:
-            found = os.stat(self._path or "")
+            found = os.stat(self._path)
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size

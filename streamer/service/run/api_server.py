@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from streamer.config.schema.api import Api
 from streamer.errors import ServiceError
 from streamer.extras import needed
+from streamer.service.api import audit
 from streamer.service.tenants.loading import Loading
 
 if TYPE_CHECKING:
@@ -78,7 +79,6 @@ class Entrance:
             return Prepared(self, section, None, None)
         try:
             with needed("the API needs jinja2, starlette and uvicorn", "service"):
-                from streamer.service.api import audit
                 from streamer.service.api.app import App
                 from streamer.service.api.oidc import Provider
                 from streamer.service.api.server import Server
@@ -134,21 +134,12 @@ class Entrance:
             self.server.call(opening)
         parts.registry.register(ApiCounts(self.app, parts.subscriptions, parts.gateways, parts.expiring))
 
-    def note_reload(self, *, good: bool) -> None:
-        """Write a reload to the audit log: the API, a signal or a changed file began it."""
-        if self.app is not None:
-            from streamer.service.api import audit
-
-            audit.record("reload", who="the service", reason=None if good else "it was refused")
-
     def close(self) -> None:
         """Finish the current requests within 2 s, and stop; a second call has no effect."""
         if self.server is not None:
             self.server.close()
             self.server = None
         if self.app is not None:
-            from streamer.service.api import audit
-
             self.app.close()
             audit.take(None)
 
@@ -179,8 +170,6 @@ class Prepared:
         entrance.server = self._server
         if self._server is None:
             return
-        from streamer.service.api import audit
-
         audit.take(self._log)
         assert entrance.app is not None
         entrance.app.take(self._section, self._tokens, self._provider)

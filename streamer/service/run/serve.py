@@ -21,7 +21,7 @@ from streamer.config.loader import Loaded
 from streamer.config.schema.config import Config
 from streamer.engine.engine import Engine
 from streamer.errors import BulkConfigError, ServiceError
-from streamer.service.api import config_view
+from streamer.service.api import audit, config_view
 from streamer.service.api.config_view import Reloaded
 from streamer.service.api.status import Status
 from streamer.service.connectors.protocols import Busy, code_of
@@ -419,7 +419,8 @@ class Service:
         running = self._running
         assert running is not None
         outcome = running.reload(self._load, partial(fitting, dev=self._dev), answer)
-        running.entrance.note_reload(good=not outcome.errors)
+        # The API, a signal or a changed file began it.
+        audit.record("reload", who="the service", reason="it was refused" if outcome.errors else None)
         if not outcome.errors:
             self._loaded = running.loaded
             self._watched = subscription_files.Watch(self.config)
