@@ -3,6 +3,7 @@
 - `streamer.schema.json`, the JSON Schema for editors, from the models of the configuration;
 - the tables of fields in `configuration.md`, between two comments;
 - the tables of goals and of kinds of conditions in `performance.md`, from the newest records;
+- the tables of metrics in `metrics.md`, and in `deploy/` the dashboard and the rules;
 - the charts in `assets/`, from the newest records; also as PNG if Chromium is installed;
 - the docstrings of `streamer/_native.pyi`, from the native core if it is built. The types are only in the stub, and stubtest
   compares its names and signatures with the core.
@@ -22,6 +23,8 @@ from pathlib import Path
 
 from docs import charts
 from docs.goals import goals
+from docs.monitoring import dashboard, rules
+from docs.monitoring import table as metrics
 from docs.operators import growing, operators
 from streamer.config.show import json_schema, table
 
@@ -33,12 +36,19 @@ MADE = {
     ("performance.md", "goals"): goals,
     ("performance.md", "operators"): operators,
     ("performance.md", "growing"): growing,
+    ("metrics.md", "engine's metrics"): metrics.engine,
+    ("metrics.md", "service's metrics"): metrics.of_service,
 }
 
 
 def generated() -> dict[Path, str]:
     """Return each generated file with its text."""
-    found = {DOCS / "streamer.schema.json": json_schema()} | charts.pictures()
+    deploy = DOCS.parent / "deploy"
+    found = {
+        DOCS / "streamer.schema.json": json_schema(),
+        deploy / "grafana.json": dashboard.write(),
+        deploy / "prometheus-rules.yaml": rules.write(),
+    } | charts.pictures()
     for (name, what), make in MADE.items():
         page, begin, end = DOCS / name, f"<!-- {what}: made by `make docs` -->\n", f"<!-- end of {what} -->\n"
         between = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)

@@ -6,7 +6,6 @@
 - `mirror`: the same for several processes of one service (prometheus_client's multiprocess mode).
 - `server`, `address`: an HTTP server for metrics, and its address.
 - `history`, `plot`: record samples of the filters, and draw them.
-- `dashboard`, `rules`: Grafana and Prometheus, generated from both by `python -m streamer.metrics`.
 
 Every module is imported on use: an engine counts even if its metrics are never read.
 """

@@ -304,7 +304,7 @@ ALERTS: Final = (
 
 def write() -> str:
     """Return the rules as YAML."""
-    lines = ["# Made by `python -m streamer.metrics`; change streamer/metrics/rules.py instead.", "groups:"]
+    lines = ["# Made by `make docs`; change docs/monitoring/rules.py instead.", "groups:"]
     lines += ["  - name: streamer.recordings", "    rules:"]
     for recording in RECORDINGS:
         lines += [f"      - record: {recording.record}", f"        expr: {_quoted(recording.expr)}"]

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from streamer.metrics import names, rules, service
+from docs.monitoring import rules
+from streamer.metrics import names, service
 from streamer.metrics.names import Metric
 
 #: Panels stand on a grid of 24 columns.
