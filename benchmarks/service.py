@@ -64,8 +64,9 @@ from streamer.service.connectors.webhook.guard import Guard
 from streamer.service.connectors.webhook.signing import signature
 from streamer.service.delivery.messages import Shape, Speaker
 from streamer.service.delivery.metrics import Counts
-from streamer.service.delivery.pipeline import Feed, Pipeline, Setup
+from streamer.service.delivery.pipeline import Pipeline
 from streamer.service.delivery.routing import Routes
+from streamer.service.delivery.setup import Feed, Setup
 from streamer.service.delivery.spool import Spool, Terms
 from streamer.service.run.build import open_feed
 from streamer.service.store.ids import inside

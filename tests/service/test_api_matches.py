@@ -115,7 +115,7 @@ def test_what_is_only_asked_is_not_counted(api: Api) -> None:
 
 
 def test_one_that_was_deleted_leaves_its_matches_to_nobody(api: Api) -> None:
-    counts = api.service._running.pipeline.matches  # type: ignore[union-attr]
+    counts = api.service._running.pipeline.matcher.matches  # type: ignore[union-attr]
     counts._since -= 10 * MINUTE
     api.ask("PUT", ONE, BIG)
     row = api.service.subscriptions.get("acme", "big")

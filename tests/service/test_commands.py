@@ -381,9 +381,9 @@ def test_each_kind_of_fault_has_its_exit_code(
 
 def test_a_service_that_crashes_ends_with_the_code_of_what_may_pass(start: Start, place: Path) -> None:  # noqa: F811
     code = (
-        "import sys; from streamer.service.delivery.pipeline import Pipeline; from streamer.cli.main import main\n"
+        "import sys; from streamer.service.delivery.matching import Matcher; from streamer.cli.main import main\n"
         "def broken(*_): raise ZeroDivisionError('a defect')\n"
-        "Pipeline._matched = broken; sys.argv = ['streamer', 'serve', '-c', 'streamer.yaml']; main()"
+        "Matcher.parts = broken; sys.argv = ['streamer', 'serve', '-c', 'streamer.yaml']; main()"
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, check=False, timeout=60)
     assert ran.returncode == 4, ran.stderr

@@ -198,7 +198,7 @@ def test_what_a_subscription_matched_is_drawn(window: Window, shown: Api) -> Non
     assert running is not None
     # An hour ago, as far as this service knows.
     running.store.database.change(lambda execute: execute("UPDATE subscriptions SET created = created - 3600000"))
-    counts, now = running.pipeline.matches, int(time.time() // MINUTE)
+    counts, now = running.pipeline.matcher.matches, int(time.time() // MINUTE)
     counts._since -= 3600
     for at, number in enumerate(range(now - 50, now)):
         matched = Counter({inside("acme", "big"): 1500 + number * number % 1700})

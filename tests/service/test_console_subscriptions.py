@@ -320,7 +320,7 @@ def test_how_often_one_matched_is_drawn_with_its_table(browser: Browser) -> None
 
 
 def test_what_is_not_counted_is_said(browser: Browser) -> None:
-    counts = browser.api.service._running.pipeline.matches  # type: ignore[union-attr]
+    counts = browser.api.service._running.pipeline.matcher.matches  # type: ignore[union-attr]
     counts.limit(1)
     page, minute = "", -1.0
     # A new minute is counted again.

@@ -17,8 +17,10 @@ from streamer.errors import EventCode, EventError, ServiceError
 from streamer.service.connectors.formats import decoder, taken
 from streamer.service.connectors.protocols import Batch, Refused
 from streamer.service.delivery import queue
-from streamer.service.delivery.pipeline import Feed, Pipeline
+from streamer.service.delivery.matching import Matcher
 from streamer.service.delivery.queue import Part, Waiting
+from streamer.service.delivery.setup import Feed
+from streamer.service.delivery.writing import Writer
 from streamer.service.store.opened import look
 from streamer.service.store.rows import Confirmed, DeadLetter, dead_letter
 from streamer.service.store.store import Store
@@ -142,22 +144,23 @@ def test_of_a_replayed_record_one_part_is_in_memory_at_a_time(
     record = json.dumps(CANAL | {"data": [{"id": str(number), "amount": "250"} for number in range(50)]}).encode()
     (tmp_path / "subs.jsonl").write_bytes(b'{"id": "all"}\n')
     put(tmp_path / "data", dead_letter("orders", "p", 1, -1, "too_long", "no", record))
-    hold, held, made = Pipeline._hold, [], []
-    matched = Pipeline._matched
+    deliver, held = Writer.deliver, []
+    made: list[int] = []
+    matched = Matcher.parts
 
-    def holding(pipeline: Pipeline, parts: Any) -> None:
+    def delivering(writer: Writer, parts: Any) -> None:
         held.append(len(parts))
         # One more was made, to know whether this is the last.
         assert len(made) <= len(held) + 1
-        hold(pipeline, parts)
+        deliver(writer, parts)
 
     def matching(*args: Any) -> Iterator[Part]:
         for part in matched(*args):
             made.append(part.size)
             yield part
 
-    monkeypatch.setattr(Pipeline, "_hold", holding)
-    monkeypatch.setattr(Pipeline, "_matched", matching)
+    monkeypatch.setattr(Writer, "deliver", delivering)
+    monkeypatch.setattr(Matcher, "parts", matching)
     sources = {"orders": {"type": "file", "path": str(tmp_path / "in.jsonl"), "format": "canal"}}
     assert make(sources=sources).replay(lambda store: store.letters()) == (1, 0)
     assert set(held) == {1}

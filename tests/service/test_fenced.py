@@ -15,9 +15,10 @@ from streamer.service.connectors.protocols import Batch
 from streamer.service.connectors.stdio.source import StdinLines
 from streamer.service.delivery.messages import Shape, Speaker
 from streamer.service.delivery.metrics import Counts
-from streamer.service.delivery.pipeline import Feed, Pipeline, Setup
+from streamer.service.delivery.pipeline import Pipeline
 from streamer.service.delivery.queue import Part
 from streamer.service.delivery.routing import Routes
+from streamer.service.delivery.setup import Feed, Setup
 from streamer.service.delivery.spool import Spool
 from streamer.service.store.ids import inside
 from streamer.service.store.store import Store
@@ -62,7 +63,7 @@ class Place:
         """Read so many events of a partition, and match them."""
         records = [event(number) for number in range(first, last)]
         batch = Batch(partition, records, range(first, last).__getitem__, str(last), generation=generation)
-        return list(self.pipeline._matched(self.feed, self.feed.taken(batch)))
+        return list(self.pipeline.matcher.parts(self.feed, self.feed.taken(batch)))
 
     def spooled(self) -> list[tuple[str, int]]:
         rows = self.store.waiting(self.store.lane("out"), 0, 1000, 10**6)
@@ -89,7 +90,7 @@ def test_what_was_read_since_a_partition_was_taken_back_is_put_down(place: Place
     place.store.begin("orders", "p", "0")
     place.store.database.change(lambda execute: execute("UPDATE positions SET position = '5' WHERE partition = 'p'"))
     place.store.begin("orders", "p", "0")
-    place.pipeline._hold([*old, *other, *place.parts("p", 5, 7)])
+    place.pipeline.writer.deliver([*old, *other, *place.parts("p", 5, 7)])
     assert place.spooled() == [("q", 0), ("q", 1), ("p", 5), ("p", 6)]
     assert place.store.positions("orders") == {"p": "7", "q": "2"}
     assert sorted(source.acknowledged) == [("p", "7"), ("q", "2")]
@@ -102,7 +103,7 @@ def test_what_was_read_before_a_partition_was_lost_is_not_put_down_once_it_is_ba
     """It was read, and is matched only now: what came before it was dropped."""
     before = place.store.begin("orders", "p", "0")
     place.store.begin("orders", "p", "0")
-    place.pipeline._hold(place.parts("p", 3, 5, before))
+    place.pipeline.writer.deliver(place.parts("p", 3, 5, before))
     assert (place.spooled(), place.store.positions("orders")) == ([], {"p": "0"})
     assert source.lost_ones == []
 
@@ -111,7 +112,7 @@ def test_what_another_process_has_is_left_to_it(place: Place, source: Shared) ->
     place.store.begin("orders", "p", "0")
     parts = place.parts("p", 0, 3)
     place.store.database.change(lambda execute: execute("UPDATE positions SET generation = generation + 1"))
-    place.pipeline._hold(parts)
+    place.pipeline.writer.deliver(parts)
     assert (place.spooled(), place.store.positions("orders")) == ([], {"p": "0"})
     assert (source.lost_ones, source.acknowledged) == (["p"], [])
 
@@ -123,4 +124,4 @@ def test_a_source_of_one_process_that_another_reads_is_an_error(tmp_path: Path, 
         parts = place.parts("p", 0, 1)
         place.store.database.change(lambda execute: execute("UPDATE positions SET generation = generation + 1"))
         with pytest.raises(ServiceError, match=r"^sources\.orders: another process reads it now"):
-            place.pipeline._hold(parts)
+            place.pipeline.writer.deliver(parts)

@@ -305,7 +305,7 @@ def test_a_reload_at_the_moment_the_last_source_ends_reads_the_next_one(tmp_path
         asking = threading.Thread(target=lambda: told.append(api.service.reload()))
         asking.start()
         pipeline = api.service._running.pipeline  # type: ignore[union-attr]
-        until(lambda: pipeline._is_paused)
+        until(lambda: pipeline.reading._is_paused)
         time.sleep(0.05)  # by now it waits until the source rests
         begun.set()
         asking.join(15)

@@ -19,7 +19,7 @@ import pytest
 from streamer.service import faults
 from streamer.service.connectors.protocols import Outcome
 from streamer.service.delivery.metrics import Counts
-from streamer.service.delivery.spool import Spool, Terms, delivery
+from streamer.service.delivery.spool import Spool, Terms, lines
 from streamer.service.delivery.spool.delivery import Owner
 from streamer.service.store.opened import look
 from streamer.service.store.rows import NEVER, DeadLetter, Spooled
@@ -192,8 +192,8 @@ def test_a_failing_key_waits_alone(place: Place) -> None:
 
 
 def test_a_key_with_very_many_messages_keeps_no_other_waiting(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "MOST_HELD", 50)
-    monkeypatch.setattr(delivery, "MOST_OF_A_KEY", 10)
+    monkeypatch.setattr(lines, "MOST_HELD", 50)
+    monkeypatch.setattr(lines, "MOST_OF_A_KEY", 10)
     place.put([*ids_of(["hot"], 500), "cold-0000"])
     endpoint = Endpoint(lambda *_: GOOD)
     place.run(endpoint)
@@ -527,22 +527,23 @@ def test_a_message_that_is_larger_than_all_the_room_passes(place: Place) -> None
 
 
 def test_memory_holds_a_window_of_a_full_spool(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "MOST_HELD", 100)
-    monkeypatch.setattr(delivery, "PAGE", 10)
-    monkeypatch.setattr(delivery, "MOST_BLOCKED", 30)
+    monkeypatch.setattr(lines, "MOST_HELD", 100)
+    monkeypatch.setattr(lines, "PAGE", 10)
+    monkeypatch.setattr(lines, "MOST_BLOCKED", 30)
     place.put(ids_of([f"k{number}" for number in range(150)], 3))
     endpoint = Endpoint(lambda identity, times: DOWN if times == 1 and hash(identity) % 3 else GOOD)
     running = place.start(endpoint, FAST)
     running.complete()
-    each = running._deliveries["out"]
+    each = running.delivery("out")
+    assert each is not None
     while place._thread.is_alive():
-        assert each._held <= 110 + 10 * 100
-        assert each.blocked <= 30 + 100 + 8
+        assert each.lines.messages <= 110 + 10 * 100
+        assert each.lines.blocked <= 30 + 100 + 8
         time.sleep(0.001)
     place.wait()
     for key in range(150):
         assert endpoint.accepted()[f"k{key}"] == ids_of([f"k{key}"], 3)
-    assert (each._held, each._held_bytes, each.messages, each.bytes, each._lines) == (0, 0, 0, 0, {})
+    assert (each.lines.messages, each.lines.bytes, len(each.lines), each.messages, each.bytes) == (0, 0, 0, 0, 0)
 
 
 class Fault(Exception):
@@ -740,7 +741,7 @@ def test_what_is_added_while_the_store_is_read_is_not_passed_over(place: Place, 
 
     monkeypatch.setattr(place.store, "waiting", meanwhile, raising=False)
     if (each := running.delivery("out")) is not None:
-        each.more()
+        each.lines.more()
     running.hold([], list)
     place.wait()
     assert endpoint.took == [["a-0000"]]

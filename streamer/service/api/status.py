@@ -160,13 +160,13 @@ class Status:
         rows = []
         for name, section in sources_of(self._config()).items():
             read, matched, rejected = counts.get(name, (0, 0, 0))
-            idle, letter = self._pipeline.idle_for(name), refused.get(name)
+            idle, letter = self._pipeline.reading.idle_for(name), refused.get(name)
             rows.append(
                 {
                     "name": name,
                     "type": section.type,
                     "format": section.shown_format,
-                    "state": self._pipeline.state_of(name, idle=IDLE, stalled=STALLED),
+                    "state": self._pipeline.reading.state_of(name, idle=IDLE, is_stalled=self._is_stalled()),
                     "positions": dict(list(self._store.positions(name).items())[:_MOST]),
                     "read": read,
                     "matched": matched,
@@ -211,12 +211,12 @@ class Status:
         with suppress(ServiceError):
             room |= {(part,): share for part, share in self._used().items()}
         is_ready: dict[tuple[str, ...], float] = {(): float(self.trouble() is None)}
-        delays = self._pipeline.delays
+        delays = self._pipeline.matcher.delays
         ages: dict[tuple[str, ...], float] = {
             (name,): age for name in self._pipeline.setup.feeds if (age := delays.of(name)) is not None
         }
         is_up: dict[tuple[str, ...], float] = {
-            (name,): float(not self._pipeline.down_for(name)) for name in self._pipeline.setup.feeds
+            (name,): float(not self._pipeline.reading.down_for(name)) for name in self._pipeline.setup.feeds
         }
         return [
             (names.READY, is_ready),
@@ -239,7 +239,7 @@ class Status:
             each = {
                 "name": name,
                 "type": section.type,
-                "state": "away" if self._pipeline.is_away(name) else state,
+                "state": "away" if self._pipeline.writer.is_away(name) else state,
                 "delivered": delivered,
                 "dead": dead,
                 "delivered_per_s": rates.get(("sink", name, 0)),
@@ -276,7 +276,7 @@ class Status:
             store = "store_not_writable"
         if store is not None:
             return store
-        if self._pipeline.absent or any(self._pipeline.down_for(name) >= DOWN for name in self._pipeline.setup.feeds):
+        if self._pipeline.absent or any(self._pipeline.reading.down_for(name) >= DOWN for name in self._pipeline.setup.feeds):
             return "away"
         return "stalled" if self._is_stalled() else None
 
@@ -289,12 +289,12 @@ class Status:
     @property
     def events(self) -> Events:
         """Some of the latest events."""
-        return self._pipeline.events
+        return self._pipeline.matcher.events
 
     @property
     def matches(self) -> MatchCounts:
         """How often each subscription matched."""
-        return self._pipeline.matches
+        return self._pipeline.matcher.matches
 
     def counted(self) -> tuple[int, int]:
         """Return how many events were read, and how many of them matched."""

@@ -31,8 +31,8 @@ from streamer.service.connectors.sinks import sinks_of
 from streamer.service.connectors.sources import sources_of
 from streamer.service.connectors.trust import client_context
 from streamer.service.delivery.messages import Shape, Speaker
-from streamer.service.delivery.pipeline import Feed, Setup, named
 from streamer.service.delivery.routing import Routes
+from streamer.service.delivery.setup import Feed, Setup, named
 from streamer.service.delivery.spool import Spool, Terms
 from streamer.service.store.rows import OWN
 from streamer.service.store.store import Store

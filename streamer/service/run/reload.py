@@ -139,7 +139,7 @@ class Running:
                 before.close(parts)
             self.subscriptions.quotas = Quotas.of(new.config)
             self.subscriptions.history = new.config.service.history
-            self.pipeline.matches.limit(new.config.service.match_counts)
+            self.pipeline.matcher.matches.limit(new.config.service.match_counts)
         return count, entrance
 
     def _move(self, parts: Parts, moves: bool) -> None:

@@ -174,7 +174,7 @@ class Service:
             gateways = self.gateways = Gateways(store, spool, setup.speaker, self.config)
             opened.callback(gateways.close)
             pipeline = Pipeline(self.engine, store, setup, counts, spool)
-            pipeline.matches.limit(self.config.service.match_counts)
+            pipeline.matcher.matches.limit(self.config.service.match_counts)
             self._open(pipeline.absent, store)
             registry.register(counts)
             status = Status(
@@ -267,7 +267,7 @@ class Service:
             Gateways(store, spool, setup.speaker, self.config)
             pipeline = Pipeline(self.engine, store, setup, counts, spool)
             good, bad = pipeline.replay(records)
-            accepted = [letter in spooled or pipeline.resend(letter) for letter in messages]
+            accepted = [letter in spooled or pipeline.writer.resend(letter) for letter in messages]
             return good + sum(accepted), bad + len(accepted) - sum(accepted)
 
     def _open_store(self, opened: ExitStack, loading: Loading) -> Store:
@@ -368,7 +368,7 @@ class Service:
         pipeline, spool = running.pipeline, running.spool
         deadline, looked, logged = None, 0.0, time.monotonic()
         while not pipeline.wait(_LOOK):
-            pipeline.rejected.rest()
+            pipeline.writer.rejected.rest()
             if self._is_reload_asked:
                 # Requests that arrive meanwhile cause one more reload.
                 self._is_reload_asked = False
@@ -381,7 +381,7 @@ class Service:
                 looked = time.monotonic()
                 if self._watched.is_due():
                     self._take_files()
-            if pipeline.has_read and time.monotonic() > logged + _TELL:
+            if pipeline.reading.is_over and time.monotonic() > logged + _TELL:
                 logged = time.monotonic()
                 for name, count in spool.waits_for().items():
                     _LOGGER.info(

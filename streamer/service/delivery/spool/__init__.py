@@ -15,16 +15,25 @@ messages are deleted several at a time, in one commit: after a crash they are de
 
 ```
 spool.py       the threads that fill it, and the thread that owns it
+sinks.py       its sinks and their numbers
+  delivery.py    a sink with an endpoint: its requests in flight, and their results
+    lines.py       its next messages in memory, a line for each key
+    breaker.py     how its endpoint is treated, and whether it gets requests
+    log.py         the log of its failures
+  history.py     the messages of a gateway without an endpoint, for its readers
+room.py        room for new messages
+requests.py    which sink gets the next request
 attempting.py  the thread that makes the attempts
-delivery.py    one sink: its lines, its requests in flight, their results
-breaker.py     how an endpoint is treated, and whether it gets requests
-history.py     the messages of a gateway without an endpoint, for its readers
+results.py     the results of attempts, until one commit stores several of them
+lead.py        whether this process delivers, if several share a store
+sharing.py     messages that other processes have put into a shared store
 ```
 """
 
 from streamer.service.delivery.spool.breaker import Terms
 from streamer.service.delivery.spool.delivery import Owner
 from streamer.service.delivery.spool.history import History
-from streamer.service.delivery.spool.spool import Spool, tally
+from streamer.service.delivery.spool.sinks import tally
+from streamer.service.delivery.spool.spool import Spool
 
 __all__ = ["History", "Owner", "Spool", "Terms", "tally"]

@@ -14,7 +14,8 @@ from streamer.errors import ServiceError
 from streamer.locks import Lock
 from streamer.service import faults
 from streamer.service.connectors.protocols import Endpoint, Outcome
-from streamer.service.delivery.spool.delivery import Delivery, Line
+from streamer.service.delivery.spool.delivery import Delivery
+from streamer.service.delivery.spool.lines import Line
 from streamer.service.observed.attempts import Attempts
 from streamer.service.store.rows import Waiting
 
