@@ -173,8 +173,8 @@ impl Shipped {
             Mode::AnyLeaf => flat.leaves(place.path).any(|leaf| self.has(place, leaf, key)),
             Mode::Element | Mode::Member => flat.value(place.path).is_some_and(|leaf| {
                 let mut is_there = false;
-                let is_whole = leaf.for_each_element(place.mode == Mode::Member, |leaf| is_there |= self.has(place, leaf, key));
-                is_there || !is_whole
+                let count = leaf.for_each_element(place.mode == Mode::Member, |leaf| is_there |= self.has(place, leaf, key));
+                is_there || count.is_none()
             }),
             // There is no key of this.
             Mode::Changed => true,

@@ -511,21 +511,25 @@ impl<'f> Leaf<'f> {
 
 impl<'f> Leaf<'f> {
     /// Call *visit* with each element of the list that it is, in order, or with the name of each member of the object
-    /// that it is, if *names*. Return false if it was read lazily and is malformed: then the visited ones do not count.
-    pub(crate) fn for_each_element(&self, names: bool, visit: impl FnMut(Leaf<'f>)) -> bool {
+    /// that it is, if *names*. Most short elements that repeat the one before are not visited again.
+    ///
+    /// Return the number of elements or members, or None if it was read lazily and is malformed: then the visited ones do
+    /// not count.
+    pub(crate) fn for_each_element(&self, names: bool, visit: impl FnMut(Leaf<'f>)) -> Option<usize> {
         match self.kind() {
-            Kind::List => self.read_elements(false, visit).is_ok(),
-            Kind::Map if names => self.read_elements(true, visit).is_ok(),
-            _ => true,
+            Kind::List => self.read_elements(false, visit).ok(),
+            Kind::Map if names => self.read_elements(true, visit).ok(),
+            _ => Some(0),
         }
     }
 
-    fn read_elements(&self, names: bool, mut visit: impl FnMut(Leaf<'f>)) -> Result<(), JsonFault> {
+    fn read_elements(&self, names: bool, mut visit: impl FnMut(Leaf<'f>)) -> Result<usize, JsonFault> {
         let (flat, raw) = (self.flat, self.raw());
         let text = raw.as_bytes();
         let (mut strings, mut open) = (Strings::default(), Vec::new());
         let mut at = space(text, 1);
         let mut is_done = matches!(peek(text, at), b']' | b'}');
+        let mut count = 0;
         while !is_done {
             let (start, first) = (at, peek(text, at));
             let found = if first == b'"' {
@@ -545,8 +549,11 @@ impl<'f> Leaf<'f> {
             at = space(text, at);
             is_done = peek(text, at) != b',';
             at = space(text, at + 1);
+            let (next, repetitions) = if is_done { (at, 0) } else { token::repetitions(text, start, at) };
+            at = next;
+            count += 1 + repetitions;
         }
-        Ok(())
+        Ok(count)
     }
 
     /// The plain text of the inside of a string with escapes.

@@ -12,6 +12,7 @@ pub(crate) struct Elements<'t> {
     text: &'t [u8],
     /// The offset of the next element; None after the last one.
     at: Option<usize>,
+    skips_repetitions: bool,
 }
 
 /// An element of a list: its text, its kind, and of a string whether it has escapes.
@@ -27,7 +28,13 @@ impl<'t> Elements<'t> {
     pub fn of(text: &'t str) -> Elements<'t> {
         let text = text.as_bytes();
         let first = space(text, 1);
-        Elements { text, at: (peek(text, 0) == b'[' && peek(text, first) != b']').then_some(first) }
+        let at = (peek(text, 0) == b'[' && peek(text, first) != b']').then_some(first);
+        Elements { text, at, skips_repetitions: false }
+    }
+
+    /// Most of those that repeat the one before are left out, if they are short.
+    pub fn without_repetitions(self) -> Elements<'t> {
+        Elements { skips_repetitions: true, ..self }
     }
 }
 
@@ -55,7 +62,10 @@ impl<'t> Iterator for Elements<'t> {
             _ => (token::literal(self.text, start).ok()?, Kind::Bool),
         };
         let at = space(self.text, end);
-        self.at = (peek(self.text, at) == b',').then(|| space(self.text, at + 1));
+        self.at = (peek(self.text, at) == b',').then(|| {
+            let next = space(self.text, at + 1);
+            if self.skips_repetitions { token::repetitions(self.text, start, next).0 } else { next }
+        });
         Some(Element { text: &self.text[start..end], kind, escaped })
     }
 }
@@ -127,6 +137,14 @@ mod tests {
             for (element, tree) in elements.iter().zip(trees) {
                 assert_eq!(element.equals(&operand), tree.equals(&operand), "{tree:?} {operand:?}");
             }
+        }
+        for text in [r#"[1,1,1,1,1,2,2,2,2,2,2]"#, r#"["a", "a", "a", "a","a","ab"]"#, "[11,1,11,11,11,11,11,1]", "[1,1,1]"] {
+            let mut all: Vec<&[u8]> = Elements::of(text).map(|element| element.text).collect();
+            let mut some: Vec<&[u8]> = Elements::of(text).without_repetitions().map(|element| element.text).collect();
+            assert!(some.len() <= all.len() && (some.len() < all.len() || text.len() < 12), "{text}");
+            all.dedup();
+            some.dedup();
+            assert_eq!(some, all);
         }
         assert_eq!(Elements::of("[]").count() + Elements::of("[ \n ]").count() + Elements::of("{}").count(), 0);
     }

@@ -233,6 +233,20 @@ pub(crate) fn unescape(inside: &[u8], plain: &mut Vec<u8>) {
     plain.extend_from_slice(rest);
 }
 
+/// Skip the short elements of a list that repeat the one before, each with its comma: that one begins at *start*, and the
+/// next one at *at*. Returns the offset of the last repetition, which may end differently, and how many were skipped.
+#[inline(always)]
+pub(crate) fn repetitions(text: &[u8], start: usize, mut at: usize) -> (usize, usize) {
+    let word = |at: usize| text.get(at..at + 8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes")));
+    let length = at - start;
+    let Some(first) = (length <= 8).then(|| word(start)).flatten() else { return (at, 0) };
+    let (mask, from) = (u64::MAX >> (64 - 8 * length), at);
+    while word(at).is_some_and(|next| (next ^ first) & mask == 0) {
+        at += length;
+    }
+    (at, (at - from) / length)
+}
+
 /// Read a number that begins at *at*. Returns the offset after it, and whether it may be beyond float64.
 #[inline(always)]
 pub(crate) fn number(text: &[u8], start: usize) -> Result<(usize, bool)> {

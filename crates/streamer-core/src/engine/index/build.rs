@@ -234,6 +234,8 @@ struct FilingKeys<'s> {
     /// The sorted ends of all ranges of a path and class, to estimate how much of it a range covers.
     cuts: HashMap<(u32, Class), Vec<NumberCut>, FastHash>,
     texts: HashMap<u32, Vec<&'s str>, FastHash>,
+    /// The cost of each clause as access predicate, by its number.
+    costs: HashMap<u32, u64, FastHash>,
 }
 
 impl<'s> Builder<'s> {
@@ -311,37 +313,54 @@ impl<'s> Builder<'s> {
     /// Count the atoms of all clauses that may serve as access predicate.
     fn count(&self, items: &[Item], level: u32) -> FilingKeys<'s> {
         let mut keys = FilingKeys::default();
+        // Many conjunctions share a clause.
+        let mut position: HashMap<u32, usize, FastHash> = HashMap::default();
+        let mut clauses: Vec<(ClauseView<'s>, usize)> = Vec::new();
         for item in items {
             for (_, clause) in open_clauses(self.store, item) {
                 if level > 0 && clause.count > COPIES {
                     continue;
                 }
-                for atom in clause.atoms {
-                    let (path, atom) = self.filing(clause.path, atom);
-                    let number = keys.all.len() as u32;
-                    let number = *keys.by_encoding.entry((path, atom.encoded)).or_insert(number);
-                    if number as usize == keys.all.len() {
-                        let (class, exact) = class_of(&atom.view);
-                        keys.all.push(FilingKey { class, path, atom, count: 0, exact });
-                    }
-                    keys.all[number as usize].count += 1;
-                    let cuts = match atom.view {
-                        AtomView::Numbers(from, to) | AtomView::Times(_, from, to) => Some((from, to)),
-                        AtomView::Size(least, most) => Some(size_cuts(least, most)),
-                        _ => None,
-                    };
-                    if let Some((from, to)) = cuts {
-                        let (class, _) = class_of(&atom.view);
-                        keys.cuts.entry((path, class)).or_default().extend(from.into_iter().chain(to));
-                    }
-                    if let AtomView::Strings(from, to) = atom.view {
-                        keys.texts.entry(path).or_default().extend(from.into_iter().chain(to));
-                    }
+                let at = *position.entry(clause.number).or_insert(clauses.len());
+                match clauses.get_mut(at) {
+                    Some((_, times)) => *times += 1,
+                    None => clauses.push((clause, 1)),
+                }
+            }
+        }
+        for &(clause, times) in &clauses {
+            for atom in clause.atoms {
+                let (path, atom) = self.filing(clause.path, atom);
+                let number = keys.all.len() as u32;
+                let number = *keys.by_encoding.entry((path, atom.encoded)).or_insert(number);
+                if number as usize == keys.all.len() {
+                    let (class, exact) = class_of(&atom.view);
+                    keys.all.push(FilingKey { class, path, atom, count: 0, exact });
+                }
+                keys.all[number as usize].count += times as u32;
+                let cuts = match atom.view {
+                    AtomView::Numbers(from, to) | AtomView::Times(_, from, to) => Some((from, to)),
+                    AtomView::Size(least, most) => Some(size_cuts(least, most)),
+                    _ => None,
+                };
+                if let Some((from, to)) = cuts {
+                    let (class, _) = class_of(&atom.view);
+                    let cuts = keys.cuts.entry((path, class)).or_default();
+                    from.into_iter().chain(to).for_each(|cut| cuts.extend(std::iter::repeat_n(cut, times)));
+                }
+                if let AtomView::Strings(from, to) = atom.view {
+                    let texts = keys.texts.entry(path).or_default();
+                    from.into_iter().chain(to).for_each(|text| texts.extend(std::iter::repeat_n(text, times)));
                 }
             }
         }
         keys.cuts.values_mut().for_each(|cuts| cuts.sort_unstable());
         keys.texts.values_mut().for_each(|texts| texts.sort_unstable());
+        let all = keys.cost_of_all();
+        let cost_of = |clause: &ClauseView<'s>| {
+            clause.atoms.map(|atom| cost(&keys, &keys.all[self.key(&keys, clause.path, atom).0 as usize], all)).sum()
+        };
+        keys.costs = clauses.iter().map(|(clause, _)| (clause.number, cost_of(clause))).collect();
         keys
     }
 
@@ -374,8 +393,7 @@ impl<'s> Builder<'s> {
             if level > 0 && clause.count.saturating_mul(item.copies) > COPIES {
                 continue;
             }
-            let cost = |atom| cost(keys, &keys.all[self.key(keys, clause.path, atom).0 as usize], keys.cost_of_all());
-            let cost = clause.atoms.map(cost).sum();
+            let cost = keys.costs[&clause.number];
             if best.is_none_or(|(least, _, path)| (cost, clause.path) < (least, path)) {
                 best = Some((cost, bit, clause.path));
             }
@@ -427,9 +445,10 @@ impl<'s> Builder<'s> {
         }
         let (mut clauses, mut shares, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         let mut filed: HashMap<u32, f64, FastHash> = HashMap::default();
+        let mut known = HashMap::default();
         for (at, item) in (0_u32..).zip(&*items) {
             let start = clauses.len();
-            match self.unselective(item, level, keys, &named, &mut shares) {
+            match self.unselective(item, level, keys, &named, &mut known, &mut shares) {
                 Some(cheapest) => {
                     clauses.extend(open_clauses(store, item).map(|(_, clause)| clause.number));
                     rows.push((at, start..clauses.len()));
@@ -489,13 +508,15 @@ impl<'s> Builder<'s> {
     }
 
     /// Append to *shares* for which share of values each open clause of an item holds; return the clause that it is filed under in buckets.
-    /// None if a clause holds for a small share: to look at what that brings up costs little.
+    /// None if a clause holds for a small share: to look at what that brings up costs little. *known* are the share of each clause, and
+    /// how many conjunctions its atoms bring up.
     fn unselective(
         &self,
         item: &Item,
         level: u32,
         keys: &FilingKeys<'s>,
         named: &HashMap<u32, u64, FastHash>,
+        known: &mut HashMap<u32, (f64, u64), FastHash>,
         shares: &mut Vec<Share>,
     ) -> Option<u32> {
         let mut cheapest = (true, u64::MAX, 0);
@@ -506,12 +527,12 @@ impl<'s> Builder<'s> {
                 shares.push(Share { is_equality: false, of: 1.0 });
                 continue;
             }
-            let (mut of, mut count) = (0.0, 0_u64);
-            for atom in clause.atoms {
-                let key = &keys.all[self.key(keys, clause.path, atom).0 as usize];
-                of += share(keys, key, named);
-                count += u64::from(key.count);
-            }
+            let (of, count) = *known.entry(clause.number).or_insert_with(|| {
+                clause.atoms.fold((0.0, 0_u64), |(of, count), atom| {
+                    let key = &keys.all[self.key(keys, clause.path, atom).0 as usize];
+                    (of + share(keys, key, named), count + u64::from(key.count))
+                })
+            });
             if of < SELECTIVE {
                 return None;
             }

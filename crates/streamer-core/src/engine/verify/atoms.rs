@@ -40,7 +40,7 @@ pub(in crate::engine) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>
                 && values.tree(at).is_some_and(|value| value.equals(tree) == Some(true))
         }
         (AtomView::Element(element), _) => {
-            if let (Some(mut long), Some(element)) = (long_list(values, at), operand(*element)) {
+            if let (Some(mut long), Some(element)) = (distinct_list(values, at), operand(*element)) {
                 return long.any(|one| element.equals(&one) == Some(true));
             }
             elements_of(values, at).is_some_and(|elements| elements.iter().any(|one| equals(one, *element) == Some(true)))
@@ -60,7 +60,7 @@ pub(super) fn atom_fails(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize
                 || values.tree(at).is_some_and(|value| value.equals(tree) == Some(false))
         }
         AtomView::Element(element) => {
-            if let (Some(mut long), Some(element)) = (long_list(values, at), operand(*element)) {
+            if let (Some(mut long), Some(element)) = (distinct_list(values, at), operand(*element)) {
                 return long.all(|one| element.equals(&one) == Some(false));
             }
             match elements_of(values, at) {
@@ -128,9 +128,22 @@ const LONG: usize = 1 << 16;
 
 /// The elements of a list that is long, which are about to be compared.
 pub(super) fn long_list<'f>(values: &Values<'f>, at: usize) -> Option<impl Iterator<Item = Element<'f>> + use<'f>> {
+    Some(counted(long_elements(values, at)?))
+}
+
+/// Its elements, without most of those that repeat the one before.
+fn distinct_list<'f>(values: &Values<'f>, at: usize) -> Option<impl Iterator<Item = Element<'f>> + use<'f>> {
+    Some(counted(long_elements(values, at)?.without_repetitions()))
+}
+
+fn long_elements<'f>(values: &Values<'f>, at: usize) -> Option<Elements<'f>> {
     let SeenValue { kind, leaf, .. } = values.get(at);
     let text = leaf.raw();
-    (kind == Kind::List && text.len() >= LONG).then(|| Elements::of(text).inspect(|element| spend(1 + element.len() / A_UNIT)))
+    (kind == Kind::List && text.len() >= LONG).then(|| Elements::of(text))
+}
+
+fn counted<'f>(elements: Elements<'f>) -> impl Iterator<Item = Element<'f>> + use<'f> {
+    elements.inspect(|element| spend(1 + element.len() / A_UNIT))
 }
 
 /// Whether a value is a long list of more elements than *tree*.

@@ -16,7 +16,9 @@ use crate::engine::verify::encoded::{
     CannotBuild, ClauseEncoder, ClauseView, EncodedClauses, FastHash, Pool, Rows, begin_clause,
 };
 use crate::engine::verify::paths::{PathSet, PathSets};
-use crate::engine::verify::verification_table::{Verification, Verifications, VerificationsBuilder, VerifiedTree, shared_names};
+use crate::engine::verify::verification_table::{
+    Verification, Verifications, VerificationsBuilder, VerifiedPattern, VerifiedTree,
+};
 use crate::engine::verify::wide_clauses::{WIDE, Wide};
 use crate::map::{Array, Packed};
 use crate::stored::{ImageReader, ImageWriter, is_rows};
@@ -228,14 +230,15 @@ impl Store {
             }
             slots.push(base.checked_add(line)?);
         }
-        let mut verify =
-            from.pack.several(|one| Some((one.below(all)?, Verification::unpack(one, paths.len(), encoded.len())?)))?;
-        for (_, verification) in &mut verify {
-            let fields: Vec<u32> = verification.fields.iter().map(|clause| encoded.clause(*clause).path).collect();
-            verification.shared = shared_names(&fields, |path| &paths[path as usize].0.names);
-        }
-        let is_sorted = verify.is_sorted_by(|(left, _), (right, _)| left < right);
         let mut verifications = VerificationsBuilder::default();
+        let mut pattern = |tree, fields: &[u32]| {
+            let fields = fields.iter().map(|clause| encoded.clause(*clause).path).collect();
+            verifications.pattern(tree, fields, |path| &paths[path as usize].0.names)
+        };
+        let verify = from
+            .pack
+            .several(|one| Some((one.below(all)?, Verification::unpack(one, paths.len(), encoded.len(), &mut pattern)?)))?;
+        let is_sorted = verify.is_sorted_by(|(left, _), (right, _)| left < right);
         verify.into_iter().for_each(|(subscription, verification)| verifications.add(subscription, verification));
         is_sorted.then(|| Store {
             paths: sets.get(paths),
@@ -327,7 +330,7 @@ impl StoreBuilder {
     fn verification(&mut self, verify: &Verify) -> Result<Verification, CannotBuild> {
         let paths: Vec<u32> = verify.paths.iter().map(|(path, mode)| self.path(path, *mode)).collect();
         let mut fields = Vec::new();
-        let tree = verify.pattern.as_ref().map(|pattern| Arc::new(VerifiedTree::of(pattern, &mut fields)));
+        let tree = verify.pattern.as_ref().map(|pattern| VerifiedTree::of(pattern, &mut fields));
         let mut clauses = Vec::with_capacity(fields.len());
         let mut words = Vec::new();
         for (path, atoms) in &fields {
@@ -340,9 +343,11 @@ impl StoreBuilder {
         let changed = verify.changed.iter().map(|(left, right)| (paths[*left as usize], paths[*right as usize])).collect();
         let compared =
             verify.compared.iter().map(|(left, relation, right)| (paths[*left as usize], *relation, paths[*right as usize]));
-        let fields: Vec<u32> = fields.iter().map(|(path, _)| paths[*path as usize]).collect();
-        let shared = shared_names(&fields, |path| &self.paths[path as usize].0.names);
-        Ok(Verification { changed, compared: compared.collect(), fields: clauses.into(), tree, shared })
+        let pattern = tree.map(|tree| {
+            let fields = fields.iter().map(|(path, _)| paths[*path as usize]).collect();
+            self.verify.pattern(tree, fields, |path| &self.paths[path as usize].0.names)
+        });
+        Ok(Verification { changed, compared: compared.collect(), fields: clauses.into(), pattern })
     }
 
     /// Add a subscription. After an error the builder is unusable.
@@ -398,6 +403,7 @@ impl StoreBuilder {
             self.flags.push(store.flags[old as usize]);
         }
         let mut clause_of = vec![u32::MAX; store.distinct_clauses()];
+        let mut pattern_of: HashMap<*const VerifiedPattern, Arc<VerifiedPattern>, FastHash> = HashMap::default();
         let mut clauses = Vec::new();
         for (old, verification) in store.verify.iter() {
             let new = new_of[old as usize];
@@ -415,10 +421,11 @@ impl StoreBuilder {
                 .iter()
                 .map(|(left, relation, right)| (paths[*left as usize], *relation, paths[*right as usize]))
                 .collect();
-            let shared = verification.shared.iter().map(|(path, names)| (paths[*path as usize], *names)).collect();
-            let (fields, tree) = (clauses.as_slice().into(), verification.tree.clone());
-            let copy = Verification { changed, compared, fields, tree, shared };
-            self.verify.add(new, copy);
+            let pattern = verification.pattern.as_ref().map(|pattern| {
+                let copy = || self.verify.copied(pattern, &paths, |path| &self.paths[path as usize].0.names);
+                pattern_of.entry(Arc::as_ptr(pattern)).or_insert_with(copy).clone()
+            });
+            self.verify.add(new, Verification { changed, compared, fields: clauses.as_slice().into(), pattern });
         }
         for conjunction in 0..store.conjunctions() as u32 {
             let targets = store.targets(conjunction);

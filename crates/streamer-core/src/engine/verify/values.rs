@@ -244,7 +244,7 @@ impl<'f> Values<'f> {
                 Some(list) => {
                     let is_member = mode == Mode::Member;
                     let mut is_whole = true;
-                    at = self.read_many(ELEMENTS, |visit| is_whole = list.for_each_element(is_member, visit));
+                    at = self.read_many(ELEMENTS, |visit| is_whole = list.for_each_element(is_member, visit).is_some());
                     if !is_whole {
                         self.seen.truncate(start);
                         at = None;
@@ -398,10 +398,7 @@ impl<'f> Values<'f> {
                 spend(text.len() >> 10);
                 Some(text.chars().count())
             }
-            (Kind::List, _) => {
-                let mut count = 0;
-                leaf.for_each_element(false, |_| count += 1).then_some(count)
-            }
+            (Kind::List, _) => leaf.for_each_element(false, |_| {}),
             // Names may repeat.
             (Kind::Map, _) => {
                 self.tree(position).and_then(|tree| if let Value::Map(members) = tree { Some(members.len()) } else { None })
@@ -551,9 +548,8 @@ fn read_elements<'f>(
     read: impl Fn(Leaf<'f>) -> SeenValue<'f>,
 ) {
     let start = all.len();
-    let (mut known, mut count, mut last) = (KnownElements::default(), 0, None);
-    let is_whole = list.for_each_element(names, |element| {
-        count += 1;
+    let (mut known, mut last) = (KnownElements::default(), None);
+    let count = list.for_each_element(names, |element| {
         // As it was written just before.
         let written = Some((element.kind(), element.raw()));
         if written == last {
@@ -565,10 +561,10 @@ fn read_elements<'f>(
             all.push(element);
         }
     });
-    if !is_whole {
-        all.truncate(start);
+    match count {
+        Some(count) => spend(count / 16),
+        None => all.truncate(start),
     }
-    spend(count / 16);
 }
 
 /// The elements of a list that were seen: of thousands that are equal one is looked for.

@@ -9,7 +9,7 @@
 //! Invariant: equal verifications are stored once. So if many wait for a change of the same field, as they do, all of
 //! them read the same lines of memory.
 //!
-//! Cost: 4 bytes for each subscription that has one, 16 for each 64 subscriptions of a segment that has any; a look is a count of bits.
+//! Cost: 4 bytes for each subscription that has one, 56 and its fields for each distinct one, 16 for each 64 subscriptions of a segment that has any; a look is a count of bits.
 //!
 //! Rejected: a list that is searched by number, which is 15 lines of memory one after the other at 20,000.
 
@@ -28,17 +28,25 @@ pub struct Verification {
     pub changed: Box<[(u32, u32)]>,
     /// Pairs of paths whose values must compare so.
     pub compared: Box<[(u32, Relation, u32)]>,
-    /// The fields of the pattern tree: clauses.
+    /// The fields of the pattern: clauses.
     pub fields: Box<[u32]>,
-    /// The pattern tree over them, whose choice of leaves must be consistent.
-    pub tree: Option<Arc<VerifiedTree>>,
+    /// The pattern over them, whose choice of leaves must be consistent.
+    pub pattern: Option<Arc<VerifiedPattern>>,
+}
+
+/// A pattern without the conditions of its fields: all patterns over the same paths share it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct VerifiedPattern {
+    pub tree: VerifiedTree,
+    /// The path of each field.
+    paths: Box<[u32]>,
     /// The paths of fields that begin like that of another field, each with the number of common names. An array
     /// further down does not contain a leaf of another field.
     pub shared: Box<[(u32, u32)]>,
 }
 
-/// [`Verification::shared`] for fields at these *paths*, whose names are *name*; linear except for a sort.
-pub(super) fn shared_names<'n>(paths: &[u32], name: impl Fn(u32) -> &'n [Box<str>]) -> Box<[(u32, u32)]> {
+/// [`VerifiedPattern::shared`] for fields at these *paths*, whose names are *name*; linear except for a sort.
+fn shared_names<'n>(paths: &[u32], name: impl Fn(u32) -> &'n [Box<str>]) -> Box<[(u32, u32)]> {
     let mut sorted = paths.to_vec();
     sorted.sort_unstable_by_key(|path| name(*path));
     // The common part of a path with any other is also common with one of its neighbours.
@@ -59,7 +67,7 @@ pub(super) fn shared_names<'n>(paths: &[u32], name: impl Fn(u32) -> &'n [Box<str
 }
 
 /// A pattern over fields that are numbered depth first.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VerifiedTree {
     /// The fields that must all be true.
     pub fields: Range<u32>,
@@ -92,15 +100,20 @@ impl Verification {
         numbers(pack, &changed);
         numbers(pack, &compared);
         numbers(pack, &self.fields);
-        pack.number(usize::from(self.tree.is_some()));
-        if let Some(tree) = &self.tree {
-            tree.pack(pack);
+        pack.number(usize::from(self.pattern.is_some()));
+        if let Some(pattern) = &self.pattern {
+            pattern.tree.pack(pack);
         }
     }
 
-    /// Read the packed data of a store with *paths* paths and *clauses* clauses, without `shared`, which follows from
-    /// the rest.
-    pub(super) fn unpack(pack: &mut Unpacker<'_>, paths: usize, clauses: usize) -> Option<Verification> {
+    /// Read the packed data of a store with *paths* paths and *clauses* clauses. *pattern* makes a pattern of its tree and
+    /// the clauses of its fields.
+    pub(super) fn unpack(
+        pack: &mut Unpacker<'_>,
+        paths: usize,
+        clauses: usize,
+        pattern: &mut impl FnMut(VerifiedTree, &[u32]) -> Arc<VerifiedPattern>,
+    ) -> Option<Verification> {
         let changed = pack.several(|path| path.below(paths))?;
         let compared = pack.several(|number| number.below(paths.max(Relation::ALL.len())))?;
         let compared: Option<Box<[_]>> = compared
@@ -112,12 +125,12 @@ impl Verification {
             })
             .collect();
         let fields = pack.several(|clause| clause.below(clauses))?;
-        let tree = match pack.below(2)? {
-            1 => Some(Arc::new(VerifiedTree::unpack(pack, fields.len(), DEEPEST_PATTERN)?)),
+        let pattern = match pack.below(2)? {
+            1 => Some(pattern(VerifiedTree::unpack(pack, fields.len(), DEEPEST_PATTERN)?, &fields)),
             _ => None,
         };
         let changed = changed.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-        Some(Verification { changed, compared: compared?, fields: fields.into(), tree, shared: Box::default() })
+        Some(Verification { changed, compared: compared?, fields: fields.into(), pattern })
     }
 }
 
@@ -193,15 +206,12 @@ impl Verifications {
         Verifications { have: have.into(), numbers: numbered.into_iter().map(|(_, number)| number).collect(), distinct }
     }
 
-    /// Heap bytes used, without those of shared trees.
+    /// Heap bytes used, without those of shared patterns.
     pub(super) fn bytes(&self) -> usize {
-        let distinct = self.distinct.iter().map(|one| {
-            size_of::<Verification>()
-                + one.changed.len() * 8
-                + one.compared.len() * 12
-                + one.fields.len() * 4
-                + one.shared.len() * 8
-        });
+        let distinct = self
+            .distinct
+            .iter()
+            .map(|one| size_of::<Verification>() + one.changed.len() * 8 + one.compared.len() * 12 + one.fields.len() * 4);
         self.have.len() * 16 + self.numbers.len() * 4 + distinct.sum::<usize>()
     }
 }
@@ -212,10 +222,39 @@ pub struct VerificationsBuilder {
     numbered: Vec<(u32, u32)>,
     distinct: Vec<Verification>,
     known: HashTable<u32>,
+    patterns: HashTable<Arc<VerifiedPattern>>,
     hasher: FastHash,
 }
 
 impl VerificationsBuilder {
+    /// The pattern of a tree over fields at these paths, whose names are *name*.
+    pub(super) fn pattern<'n>(
+        &mut self,
+        tree: VerifiedTree,
+        paths: Box<[u32]>,
+        name: impl Fn(u32) -> &'n [Box<str>],
+    ) -> Arc<VerifiedPattern> {
+        let hash = self.hasher.hash_one((&tree, &paths));
+        if let Some(known) = self.patterns.find(hash, |known| known.tree == tree && known.paths == paths) {
+            return known.clone();
+        }
+        let shared = shared_names(&paths, name);
+        let made = Arc::new(VerifiedPattern { tree, paths, shared });
+        self.patterns.insert_unique(hash, made.clone(), |made| self.hasher.hash_one((&made.tree, &made.paths)));
+        made
+    }
+
+    /// A pattern of another store, whose path n is `paths[n]` here.
+    pub(super) fn copied<'n>(
+        &mut self,
+        pattern: &VerifiedPattern,
+        paths: &[u32],
+        name: impl Fn(u32) -> &'n [Box<str>],
+    ) -> Arc<VerifiedPattern> {
+        let here = pattern.paths.iter().map(|path| paths[*path as usize]).collect();
+        self.pattern(pattern.tree.clone(), here, name)
+    }
+
     /// Add the verification of a subscription, which has none yet.
     pub(super) fn add(&mut self, subscription: u32, verification: Verification) {
         let (distinct, hasher) = (&mut self.distinct, &self.hasher);
@@ -243,13 +282,7 @@ mod tests {
     use super::*;
 
     fn waiting_for(path: u32) -> Verification {
-        Verification {
-            changed: [(path, path + 1)].into(),
-            compared: Box::default(),
-            fields: Box::default(),
-            tree: None,
-            shared: Box::default(),
-        }
+        Verification { changed: [(path, path + 1)].into(), compared: Box::default(), fields: Box::default(), pattern: None }
     }
 
     #[test]

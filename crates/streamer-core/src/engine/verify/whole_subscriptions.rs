@@ -5,6 +5,7 @@ use crate::engine::verify::element_choice::{MOST_FIELDS, chosen};
 use crate::engine::verify::scopes::{Spent, consistent};
 use crate::engine::verify::store::{Store, flags};
 use crate::engine::verify::values::Values;
+use crate::engine::verify::verification_table::VerifiedPattern;
 use crate::flatten::PathId;
 use crate::json::Element;
 use crate::subscriptions::normal_form::Relation;
@@ -36,10 +37,10 @@ pub(in crate::engine) fn verification_holds(
             let other = values.at(map[*other as usize], store.mode(*other));
             !one.is_empty() && !other.is_empty() && compares(one.start, *relation, other.start, values)
         });
-    match &verification.tree {
-        Some(tree) if holds => {
+    match verification.pattern.as_deref() {
+        Some(VerifiedPattern { tree, shared, .. }) if holds => {
             let in_arrays_only = store.flags[subscription as usize] & flags::ARRAYS != 0;
-            if in_arrays_only && !any_shared(&verification.shared, map, values) {
+            if in_arrays_only && !any_shared(shared, map, values) {
                 return Ok(true);
             }
             if tree.any_of.is_empty() && verification.fields.len() <= MOST_FIELDS {
