@@ -353,7 +353,13 @@ impl<'t> PatternParser<'t> {
             at = self.paths[at as usize].outer;
         }
         names.reverse();
-        if joined.is_empty() || values.len() > joined.len() {
+        if joined.is_empty() {
+            let branch = &mut self.branches[task.branch];
+            branch.fields.push(Field { path: names.into(), atoms: atoms.into() });
+            branch.order.push(true);
+            return Ok(());
+        }
+        if values.len() > joined.len() {
             joined.push(vec![atoms.into()]);
         }
         let field = |atoms| Field { path: names.clone().into(), atoms };

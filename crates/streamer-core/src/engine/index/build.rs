@@ -519,6 +519,14 @@ impl<'s> Builder<'s> {
         known: &mut HashMap<u32, (f64, u64), FastHash>,
         shares: &mut Vec<Share>,
     ) -> Option<u32> {
+        // Most have such an equality, whose cost is the number of conjunctions with one of its values.
+        let is_selective = |clause: ClauseView<'_>| {
+            let all = || named.get(&clause.path).map_or(1.0, |all| *all as f64);
+            is_equality(clause) && keys.costs.get(&clause.number).is_some_and(|cost| (*cost as f64) < SELECTIVE * all())
+        };
+        if open_clauses(self.store, item).any(|(_, clause)| is_selective(clause)) {
+            return None;
+        }
         let mut cheapest = (true, u64::MAX, 0);
         for (_, clause) in open_clauses(self.store, item) {
             let is_equality = is_equality(clause);
