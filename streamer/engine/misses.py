@@ -129,11 +129,11 @@ def near_misses(
         return _near_misses(engine, changes, n, max_subscriptions, _ids(engine, changes) if among is None else among)
 
 
-def _near_misses(engine: Engine, changes: Sequence[Event], n: int, max_subscriptions: int, held: Iterator[str]) -> NearMisses:
+def _near_misses(engine: Engine, changes: Sequence[Event], n: int, max_subscriptions: int, ids: Iterator[str]) -> NearMisses:
     options = engine._options
-    found: list[tuple[NearMiss, Part, Event]] = []
+    misses: list[tuple[NearMiss, Part, Event]] = []
     examined, is_complete = 0, False
-    for subscription_id in islice(held, max_subscriptions):
+    for subscription_id in islice(ids, max_subscriptions):
         if (compiled := engine._compiled(subscription_id)) is None:
             examined += 1
             continue  # another thread has removed it
@@ -146,14 +146,14 @@ def _near_misses(engine: Engine, changes: Sequence[Event], n: int, max_subscript
         if not EFFORT.is_spent and len(failed) == 1 and judged.outcome is None:
             condition, part = failed[0]
             near = _distance(condition, part, judged.event, options)
-            found.append((NearMiss(subscription_id, condition, len(rows) - 1, near), part, judged.event))
-            found = sorted(found, key=lambda each: each[0].distance)[:n]
+            misses.append((NearMiss(subscription_id, condition, len(rows) - 1, near), part, judged.event))
+            misses = sorted(misses, key=lambda each: each[0].distance)[:n]
         if EFFORT.is_spent:
             break
         examined += 1
     else:
-        is_complete = next(held, None) is None
-    nearest = [replace(miss, condition=hinted(miss.condition, part, event)) for miss, part, event in found]
+        is_complete = next(ids, None) is None
+    nearest = [replace(miss, condition=hinted(miss.condition, part, event)) for miss, part, event in misses]
     return NearMisses(nearest, examined, complete=is_complete)
 
 
@@ -208,21 +208,21 @@ def _distance(condition: Condition, part: Part, event: Event, options: Options) 
                 return _apart(condition.seen, part.value)
             case Field() if isinstance(condition.seen, list):
                 values = list(islice((each.value for each in part.matchers if isinstance(each, Equal)), _VALUES))
-                return min((_apart(seen, values) for seen in condition.seen[:_VALUES]), default=_FAR)
+                return min((_apart(actual, values) for actual in condition.seen[:_VALUES]), default=_FAR)
     return _FAR
 
 
-def _apart(seen: Any, wanted: Any) -> float:
+def _apart(actual: Any, wanted: Any) -> float:
     """Return the distance of two values, from 0 to 1: for numbers by their size, for texts by their spelling."""
     if isinstance(wanted, list):
-        return min((_apart(seen, each) for each in wanted[:_VALUES]), default=_FAR)
-    if isinstance(seen, bool) or isinstance(wanted, bool):
+        return min((_apart(actual, each) for each in wanted[:_VALUES]), default=_FAR)
+    if isinstance(actual, bool) or isinstance(wanted, bool):
         return _FAR
-    if isinstance(seen, int | float) and isinstance(wanted, int | float):
-        size = abs(seen) + abs(wanted)
-        return float(min(abs(seen - wanted) / size, _FAR)) if size else 0.0
-    if isinstance(seen, str) and isinstance(wanted, str):
-        one, other = seen[:_CHARACTERS], wanted[:_CHARACTERS]
+    if isinstance(actual, int | float) and isinstance(wanted, int | float):
+        size = abs(actual) + abs(wanted)
+        return float(min(abs(actual - wanted) / size, _FAR)) if size else 0.0
+    if isinstance(actual, str) and isinstance(wanted, str):
+        one, other = actual[:_CHARACTERS], wanted[:_CHARACTERS]
         EFFORT.spend(5 + len(one) * len(other) // 20)
         return _FAR - SequenceMatcher(None, one, other).ratio()
     return _FAR
