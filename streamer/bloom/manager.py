@@ -203,7 +203,7 @@ class Manager:
             now = self._clock()
             for state in self.filters():
                 if state.name == (tenant, collection):
-                    rebuilt = self._rebuild(state, self._watch(state, now), Reason.ASKED, now, is_asked=True)
+                    rebuilt = self._rebuild(state, self._watch(state, now), Reason.ASKED, now, is_requested=True)
                     self._report({state.name: (state, Reason.ASKED)} if rebuilt else {})
                     return True
             return False
@@ -264,11 +264,11 @@ class Manager:
         return state.stale >= 0.1 * state.keys
 
     def _key_rate(self, state: FilterState, watch: _Watch) -> float:
-        asked = state.asked - watch.asked
-        probes = (state.probes - watch.probes) / asked if asked >= SAMPLES else state.probes_per_event
+        queries = state.asked - watch.asked
+        probes = (state.probes - watch.probes) / queries if queries >= SAMPLES else state.probes_per_event
         return float(key_fp_rate(self._options.fp_rate, probes) / 2**watch.growths)
 
-    def _rebuild(self, state: FilterState, watch: _Watch, reason: Reason, now: float, *, is_asked: bool = False) -> bool:
+    def _rebuild(self, state: FilterState, watch: _Watch, reason: Reason, now: float, *, is_requested: bool = False) -> bool:
         live = max(state.keys - state.stale, state.keys // 2)
         capacity = min(max(self._options.initial_capacity, math.ceil(ROOM * live)), MOST_KEYS)
         key_rate = self._key_rate(state, watch)
@@ -285,7 +285,7 @@ class Manager:
                 state.version,
                 exc_info=error,
             )
-            if is_asked:
+            if is_requested:
                 raise
             return False
         watch.version = state.version + 1
