@@ -260,8 +260,8 @@ class _Checker:
         if result is None:
             counts = {len(params) for params, _ in overloads}
             if len(kinds) not in counts:
-                given, wanted = len(args), " or ".join(str(count - (target is not None)) for count in sorted(counts))
-                raise _error(f"{name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {given}", at)
+                actual, wanted = len(args), " or ".join(str(count - (target is not None)) for count in sorted(counts))
+                raise _error(f"{name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {actual}", at)
             raise _error(f"{name} does not take {_listed(kinds)}", at)
         return result
 
@@ -353,12 +353,12 @@ class _Checker:
             self._constant_regexp(node.args[1])
         return result
 
-    def _call_registered(self, name: str, args: list[Node], given: int, at: At) -> Type:
+    def _call_registered(self, name: str, args: list[Node], count: int, at: At) -> Type:
         least, most = self._registered[name]
-        if given < least or (most is not None and given > most):
+        if count < least or (most is not None and count > most):
             wanted = str(least) if least == most else f"at least {least}" if most is None else f"{least} to {most}"
             plural = "" if wanted.split()[-1] == "1" else "s"
-            raise _error(f"{name}() takes {wanted} argument{plural}, not {given}", at)
+            raise _error(f"{name}() takes {wanted} argument{plural}, not {count}", at)
         self.found.calls.add(name)
         self._types_of(args)
         return DYN

@@ -463,11 +463,11 @@ class Run:
         error: Failure | None = None
         for element in items:
             self.charge(1)
-            found = self.equal(item, element)
-            if found is True:
+            is_equal = self.equal(item, element)
+            if is_equal is True:
                 return True
-            if type(found) is Failure:
-                error = error or found
+            if type(is_equal) is Failure:
+                error = error or is_equal
         return False if error is None else error
 
     def _in(self, item: Value, container: Value) -> Value:
