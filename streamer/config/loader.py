@@ -138,8 +138,8 @@ def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, 
     try:
         config = Config.model_validate(_merged(members, values))
     except ValidationError as invalid:
-        found = [_located(fault, name, root, variables) for fault in _faults(invalid)]
-        errors = [*errors, *(error for error in found if error is not None)]
+        faults = [_located(fault, name, root, variables) for fault in _faults(invalid)]
+        errors = [*errors, *(error for error in faults if error is not None)]
     else:
         if not errors and not wrong:
             return Loaded(config, name, root, variables, named)
@@ -230,12 +230,12 @@ def _faults(invalid: ValidationError) -> Iterator[_Fault]:
         context = fault.get("ctx", {})
         if "faults" in context:
             # One error of pydantic carries several of ours, each with its own place in the value.
-            found = [((*place, *steps), reason) for steps, reason in context["faults"]]
+            pairs = [((*place, *steps), reason) for steps, reason in context["faults"]]
         else:
             if fault["type"] == "union_tag_invalid":
                 place = (*place, "type")
-            found = [(place, _reason(fault["type"], fault["input"], context, fault["msg"]))]
-        for inside, reason in found:
+            pairs = [(place, _reason(fault["type"], fault["input"], context, fault["msg"]))]
+        for inside, reason in pairs:
             if fault["loc"][-1:] == ("[key]",):
                 yield _Fault(inside, _NAMES, of_name=True)
                 continue
@@ -346,9 +346,9 @@ def fields_of(section: type[Section] | Section, above: Place = ()) -> Iterator[P
         if (inner := section_of(info)) is not None:
             yield from fields_of(inner if value is None else value, place)
         elif kinds_of(info) and value is not None:
-            for chosen, each in value.items():
-                yield (*place, chosen)
-                yield from fields_of(each, (*place, chosen))
+            for key, each in value.items():
+                yield (*place, key)
+                yield from fields_of(each, (*place, key))
 
 
 def section_of(info: FieldInfo) -> type[Section] | None:
