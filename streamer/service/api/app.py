@@ -274,18 +274,18 @@ class App:
         self._check_head(request)
         if self._opened is None:
             return self._while_loading(request, noted)
-        found = find(_raw_path(request))
-        if found is None:
+        endpoint = find(_raw_path(request))
+        if endpoint is None:
             raise Problem("unknown", "there is no such path; /v1/openapi.json lists those that there are")
-        noted["route"] = found.path
-        allowed = {"Allow": ", ".join(found.methods)}
+        noted["route"] = endpoint.path
+        allowed = {"Allow": ", ".join(endpoint.methods)}
         if request.method == "OPTIONS":
             return Answer(status=204, headers=allowed)
-        route = found.routes.get("GET" if request.method == "HEAD" else request.method)
+        route = endpoint.routes.get("GET" if request.method == "HEAD" else request.method)
         if route is None:
             raise Problem("method", f"there are {allowed['Allow']}", headers=allowed)
         if route.scope is None:
-            return await self._handled(request, found, route, DEV, None, noted)
+            return await self._handled(request, endpoint, route, DEV, None, noted)
         token = await self._token(request)
         noted["token"] = token.id
         if route.is_change:
@@ -294,7 +294,7 @@ class App:
             raise Problem("not-allowed", f"it needs the scope {route.scope}")
         self._limits.take(token.tenant)
         with self._limits.of_token(token.id):
-            return await self._handled(request, found, route, token, token.tenant, noted)
+            return await self._handled(request, endpoint, route, token, token.tenant, noted)
 
     def _while_loading(self, request: Request, noted: MutableMapping[str, str]) -> Answer:
         """Answer a request while the service loads its subscriptions: with its health and its progress, or not at all."""
@@ -307,7 +307,7 @@ class App:
         raise Problem("loading", "it loads its subscriptions; /readyz reports how far it is", headers={"Retry-After": "5"})
 
     async def _handled(
-        self, request: Request, found: Found, route: Route, token: Token, tenant: str | None, noted: MutableMapping[str, str]
+        self, request: Request, endpoint: Found, route: Route, token: Token, tenant: str | None, noted: MutableMapping[str, str]
     ) -> Answer:
         query = _query(request, route)
         if (named := query.pop("tenant", None)) is not None:
@@ -320,7 +320,7 @@ class App:
             noted["tenant"] = tenant
         call = Call(
             route=route.path,
-            path={name: _decoded(value) for name, value in found.values.items()},
+            path={name: _decoded(value) for name, value in endpoint.values.items()},
             query=query,
             headers={name: value for name in _HEEDED if (value := _joined(request, name)) is not None},
             chosen=_chosen(request, route),

@@ -81,7 +81,7 @@ class Asking:
     def match(self, call: Call) -> Answer:
         """See the route. Only an administrator sees the subscriptions for every tenant."""
         limit, more = call.query.get("limit", 1000), False
-        found: list[dict[str, Any]] = []
+        matching: list[dict[str, Any]] = []
         is_all = call.token.tenant is None
         event = self._records.one(call, call.body)
         if event.ignored is not None:
@@ -92,10 +92,10 @@ class Asking:
             tenant, subscription_id = outside(each.subscription_id)
             if not is_all and tenant != call.tenant:
                 continue
-            if len(found) == limit:
+            if len(matching) == limit:
                 more = True
                 break
-            found.append(
+            matching.append(
                 {
                     "tenant": tenant,
                     "id": subscription_id,
@@ -104,7 +104,7 @@ class Asking:
                     "certain": each.certain,
                 }
             )
-        return answer({"matches": found, "more": more, "ignored": matches.ignored})
+        return answer({"matches": matching, "more": more, "ignored": matches.ignored})
 
     def explain(self, call: Call) -> Answer:
         """See the route."""
@@ -137,18 +137,18 @@ class Asking:
 
     def _explain_first(self, call: Call, event: bytes, matches: Matches, limit: int) -> Answer:
         more = False
-        found: list[dict[str, Any]] = []
+        explanations: list[dict[str, Any]] = []
         for inner in matches.ids():
             tenant, subscription_id = outside(inner)
             if call.token.tenant not in (None, tenant):
                 continue
-            if more := len(found) == limit:
+            if more := len(explanations) == limit:
                 break
             if (row := self._subscriptions.get(tenant, subscription_id)) is None:
                 continue  # it was deleted meanwhile
             explanation = self._explained(written(row.text, tenant), event, call.of_events).to_dict()
-            found.append({"tenant": tenant, "id": subscription_id, **explanation})
-        return answer({"matches": found, "more": more, "ignored": matches.ignored})
+            explanations.append({"tenant": tenant, "id": subscription_id, **explanation})
+        return answer({"matches": explanations, "more": more, "ignored": matches.ignored})
 
     def _explained(self, each: Written, event: bytes, tenant: str | None) -> Explanation:
         engine = Engine._of(self._options)
@@ -183,13 +183,13 @@ class Asking:
         tenants = (event.tenant, EVERY) if call.token.tenant is None else (event.tenant,)
         walk = _Walk(self._subscriptions, tenants, event.collection, at)
         among = islice(walk, examine)
-        found = near_misses(self._here(call), record.text, limit, call.of_events, None, examine, among)
+        misses = near_misses(self._here(call), record.text, limit, call.of_events, None, examine, among)
         items = []
-        for miss in found:
+        for miss in misses:
             tenant, subscription_id = outside(miss.subscription_id)
             items.append({"tenant": tenant, "id": subscription_id, **_under_its_id(miss.to_dict(), subscription_id)})
         more = None if walk.is_at_end else call.cursor(walk.at)
-        return answer({"near_misses": items, "examined": found.examined, "complete": more is None, "next": more})
+        return answer({"near_misses": items, "examined": misses.examined, "complete": more is None, "next": more})
 
     def plan(self, call: Call) -> Answer:
         """See the route."""
@@ -207,12 +207,12 @@ class Asking:
         """See the route. Subscriptions that are paused or in another process are not in this process's filters."""
         limit, collection = call.query.get("limit", 50), call.query.get("collection")
         at = (call.tenant or "", "") if (after := call.after()) is None else outside(after)
-        found: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         looked_at, deadline = 0, time.thread_time() + _LOOKING
         more = None
         for row in self._subscriptions.each(call.tenant, at):
             # Look at one row at least, so that each page makes progress.
-            if len(found) == limit or (looked_at and time.thread_time() > deadline):
+            if len(rows) == limit or (looked_at and time.thread_time() > deadline):
                 more = call.cursor(inside(*at))
                 break
             looked_at, at = looked_at + 1, (row.tenant, row.id)
@@ -228,8 +228,8 @@ class Asking:
                     "cost": plan.cost,
                     "effort": plan.effort.value,
                 }
-                found.append({**body, "origin": row.origin, "updated": time_of(row.updated)})
-        return answer({"items": found, "next": more, "looked_at": looked_at})
+                rows.append({**body, "origin": row.origin, "updated": time_of(row.updated)})
+        return answer({"items": rows, "next": more, "looked_at": looked_at})
 
     def try_subscription(self, call: Call) -> Answer:
         """See the route."""
@@ -240,9 +240,9 @@ class Asking:
         text = question["text"].value if "text" in question else question["subscription"].text.decode()
         if not isinstance(text, str) or not is_unicode(text):
             raise Problem("bad-request", "text: expected some text")
-        held_id = question["id"].value if "id" in question else None
+        stored_id = question["id"].value if "id" in question else None
         try:
-            draft = self._draft(text, call.whose, held_id)
+            draft = self._draft(text, call.whose, stored_id)
             engine = Engine._of(self._options)
             engine.add(draft.held)
         except json.JSONDecodeError as error:
@@ -258,7 +258,7 @@ class Asking:
         body["plan"] = _under_its_id(engine.plan(inside(call.whose, draft.id)).to_dict(), draft.id)
         # The results reveal events, so they are only for tokens that may read events.
         if call.token.may("consume"):
-            body["tried"] = self._tried(call, engine, draft, draft.id if held_id is None else held_id)
+            body["tried"] = self._tried(call, engine, draft, draft.id if stored_id is None else stored_id)
         return answer(body)
 
     def _draft(self, text: str, tenant: str, subscription_id: Any) -> Written:
@@ -268,9 +268,9 @@ class Asking:
         is_name = isinstance(subscription_id, str) and subscription_id and is_unicode(subscription_id)
         return claimed(named(text.encode(), subscription_id if is_name else _DRAFT), tenant)
 
-    def _tried(self, call: Call, engine: Engine, draft: Written, held_id: Any) -> dict[str, Any]:
+    def _tried(self, call: Call, engine: Engine, draft: Written, stored_id: Any) -> dict[str, Any]:
         """Match the draft with the last events until `_PATIENCE` is over, and compare with the stored subscription of its id."""
-        row = self._subscriptions.get(call.whose, held_id) if isinstance(held_id, str) and is_unicode(held_id) else None
+        row = self._subscriptions.get(call.whose, stored_id) if isinstance(stored_id, str) and is_unicode(stored_id) else None
         before = None
         if row is not None:
             before = Engine._of(self._options)
@@ -298,8 +298,8 @@ class Asking:
             "complete": looked_at == len(events),
             "collection": collection,
             "is_held": before is not None,
-            **{name: len(found) for name, found in numbers.items()},
-            "examples": {name: found[:_NAMED] for name, found in numbers.items() if name != "matched_before"},
+            **{name: len(ids) for name, ids in numbers.items()},
+            "examples": {name: ids[:_NAMED] for name, ids in numbers.items() if name != "matched_before"},
         }
 
     def lint(self, call: Call) -> Answer:

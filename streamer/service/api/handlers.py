@@ -63,8 +63,8 @@ class Handlers:
 
     def find(self, name: str) -> Callable[[Call], Answer]:
         """Return the handler of a route."""
-        found: Callable[[Call], Answer] = next(getattr(each, name) for each in (self, *self._others) if hasattr(each, name))
-        return found
+        handler: Callable[[Call], Answer] = next(getattr(each, name) for each in (self, *self._others) if hasattr(each, name))
+        return handler
 
     # Subscriptions
 
@@ -76,19 +76,19 @@ class Handlers:
         rows = self._subscriptions.each(call.whose, (call.whose, at))
         if prefix and after is None and (row := self._subscriptions.get(call.whose, prefix)) is not None:
             rows = chain([row], rows)
-        found: list[bytes] = []
+        items: list[bytes] = []
         looked_at = size = 0
         more = None
         # The rows are in the order of ids, so those with the prefix are consecutive.
         for row in takewhile(lambda row: row.id.startswith(prefix), rows):
-            if len(found) == limit or looked_at == _LOOKED_AT or size >= PAGE_BYTES:
+            if len(items) == limit or looked_at == _LOOKED_AT or size >= PAGE_BYTES:
                 more = call.cursor(at)
                 break
             looked_at, at = looked_at + 1, row.id
             if not row.is_over(now) and passes(row):
-                found.append(shown(row))
-                size += len(found[-1])
-        return Answer(b'{"items":[%b],"next":%b,"looked_at":%d}' % (b",".join(found), json.dumps(more).encode(), looked_at))
+                items.append(shown(row))
+                size += len(items[-1])
+        return Answer(b'{"items":[%b],"next":%b,"looked_at":%d}' % (b",".join(items), json.dumps(more).encode(), looked_at))
 
     def export_subscriptions(self, call: Call) -> Answer:
         """See the route."""

@@ -178,12 +178,12 @@ class Watcher:
 
     def _text(self, now: float) -> bytes:
         """Return the events to show now, up to the limit."""
-        found = self._all.events.after(self._number)
-        if not found:
+        latest = self._all.events.after(self._number)
+        if not latest:
             return b""
-        self._number = found[-1].number
+        self._number = latest[-1].number
         is_all = self.token.tenant is None
-        wanted = [event for event in found if self._watched.has(event, is_all=is_all)]
+        wanted = [event for event in latest if self._watched.has(event, is_all=is_all)]
         room = max(SHOWN - self._sent, 0)
         # The newest events show the current state best.
         sent = wanted[-room:] if room else []

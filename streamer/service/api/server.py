@@ -235,7 +235,7 @@ class Certificates:
 
     def _marks(self) -> list[tuple[int, int, int]]:
         try:
-            return [(found.st_ino, found.st_mtime_ns, found.st_size) for found in map(os.stat, self._files)]
+            return [(status.st_ino, status.st_mtime_ns, status.st_size) for status in map(os.stat, self._files)]
         except OSError:
             return []
 

@@ -194,7 +194,7 @@ class Status:
 
     def condition(self) -> Values:
         """Return the values of the metrics of the service as a whole."""
-        found = {
+        values = {
             name: progress
             for name, feed in self._pipeline.setup.feeds.items()
             if (progress := feed.source.progress()) is not None
@@ -202,7 +202,7 @@ class Status:
         lags: dict[Metric, dict[tuple[str, ...], float]] = {names.LAG_BYTES: {}, names.LAG_MESSAGES: {}}
         seconds: dict[tuple[str, ...], float] = {}
         slots: dict[tuple[str, ...], float] = {}
-        for name, each in found.items():
+        for name, each in values.items():
             lags[names.LAG_BYTES if each.unit == "bytes" else names.LAG_MESSAGES][name,] = each.end - each.read
             seconds[name,] = self._behind_for(name, each)
             if each.kept is not None:

@@ -139,10 +139,10 @@ def _now(later: timedelta = timedelta()) -> str:
 def revoke(path: Path, id_: str) -> bool:
     """Delete a token from a file; return whether it existed. Raises ServiceError."""
     with _changing(path) as tokens:
-        left = [token for token in tokens if token.id != id_]
-        found = len(left) < len(tokens)
-        tokens[:] = left
-    return found
+        remaining = [token for token in tokens if token.id != id_]
+        existed = len(remaining) < len(tokens)
+        tokens[:] = remaining
+    return existed
 
 
 def read(path: Path) -> list[Token]:
@@ -281,7 +281,7 @@ class Tokens:
         if self._path is None:
             return None
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size

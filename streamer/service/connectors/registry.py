@@ -90,12 +90,12 @@ class Registry:
     def schema(self, identity: int | uuid.UUID) -> Schema:
         """Return the schema of an id or a GUID. Raises UnknownSchema."""
         path = f"/schemas/ids/{identity}" if isinstance(identity, int) else f"/schemas/guids/{identity}"
-        found = self._get(path)
+        answer = self._get(path)
         references: dict[str, str] = {}
-        self._refer(found.get("references") or (), references, set())
-        return Schema(str(found.get("schemaType") or "AVRO"), str(found.get("schema", "")), references)
+        self._refer(answer.get("references") or (), references, set())
+        return Schema(str(answer.get("schemaType") or "AVRO"), str(answer.get("schema", "")), references)
 
-    def _refer(self, references: Iterable[Mapping[str, Any]], found: dict[str, str], met: set[str]) -> None:
+    def _refer(self, references: Iterable[Mapping[str, Any]], texts: dict[str, str], met: set[str]) -> None:
         for each in references:
             name, subject, version = str(each.get("name")), str(each.get("subject")), each.get("version")
             if name in met:
@@ -104,8 +104,8 @@ class Registry:
             if len(met) > _MOST_REFERENCES:
                 raise UnknownSchema(f"it leads to more than {_MOST_REFERENCES:,} others")
             version_of = self._get(f"/subjects/{quote(subject, safe='')}/versions/{quote(str(version), safe='')}")
-            self._refer(version_of.get("references") or (), found, met)
-            found[name] = str(version_of.get("schema", ""))
+            self._refer(version_of.get("references") or (), texts, met)
+            texts[name] = str(version_of.get("schema", ""))
 
     def _get(self, path: str) -> Any:
         status, body = self._answer(path)
@@ -225,10 +225,10 @@ class Messages:
         read = self._readers.get(message[:5])
         length = 5
         if read is None:
-            if (found := _length(message)) is None:
+            if (size := _length(message)) is None:
                 reason = f"{what}: expected {encoding} behind byte 0 and the four bytes of a schema's id, not {_begin(message)}"
                 raise EventError(EventCode.BAD_VALUE, reason, offset=0)
-            length = found
+            length = size
             read = self._readers.get(message[:length]) or self._found(message[:length], encoding, what)
         if read.encoding != encoding:
             raise self._of_another(read.encoding, encoding, what, message[:length])
@@ -240,12 +240,12 @@ class Messages:
         if known is not None and now < until:
             raise EventError(known.code, known.reason)
         try:
-            found = _made(self.schema_of(identity))
+            reader = _made(self.schema_of(identity))
             if len(self._readers) >= _MOST_KEPT:
                 self._readers.clear()
-            self._readers[prefix] = found
+            self._readers[prefix] = reader
             self._refused.pop(prefix, None)
-            return found
+            return reader
         except UnknownSchema as error:
             hint = ""
             if what == "the key":
@@ -261,8 +261,8 @@ class Messages:
         raise refused
 
     @staticmethod
-    def _of_another(found: Encoding, wanted: Encoding, what: str, prefix: bytes) -> EventError:
-        reason = f"{what}: the schema of id {_identity(prefix)} is of the encoding {found}; the source has encoding: {wanted}"
+    def _of_another(actual: Encoding, wanted: Encoding, what: str, prefix: bytes) -> EventError:
+        reason = f"{what}: the schema of id {_identity(prefix)} is of the encoding {actual}; the source has encoding: {wanted}"
         return EventError(EventCode.BAD_VALUE, reason)
 
 

@@ -112,8 +112,8 @@ class Client:
 
     def _asked(self, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes | None) -> Scope:
         params = {name: _written(value) for name, value in query.items() if value is not None}
-        found = find(path.encode())
-        route = None if found is None else found.routes.get(method)
+        endpoint = find(path.encode())
+        route = None if endpoint is None else endpoint.routes.get(method)
         if self._tenant is not None and route is not None and any(param.name == "tenant" for param in route.params):
             params.setdefault("tenant", self._tenant)
         hosts = [(name, value) for name, value in self._scope["headers"] if name == b"host"]

@@ -95,22 +95,22 @@ class Part:
         if (sink := message.sink) is None:
             self.unrouted += message.matches
             return
-        if (held := self.held.get(sink)) is None:
-            held = self.held[sink] = Held()
+        if (queue := self.held.get(sink)) is None:
+            queue = self.held[sink] = Held()
         place, count = message.about.place, len(message.messages)
-        held.messages += message.messages
-        held.positions += [place.position] * count
-        held.parts += [place.part] * count
-        held.counts += message.counts
+        queue.messages += message.messages
+        queue.positions += [place.position] * count
+        queue.parts += [place.part] * count
+        queue.counts += message.counts
         self.delivering[sink] += message.matches
         self.size += sum(map(len, message.messages)) + _OF_A_MESSAGE
 
     def undelivered(self, sink: str) -> list[Spooled]:
         """Return the messages for a sink in the form of dead letters, which have no keys."""
-        held = self.held[sink]
+        queue = self.held[sink]
         return [
             Spooled(sink, None, id_of(message), count, self.source, self.confirmed.partition, position, part, message)
-            for message, count, position, part in zip(held.messages, held.counts, held.positions, held.parts, strict=True)
+            for message, count, position, part in zip(queue.messages, queue.counts, queue.positions, queue.parts, strict=True)
         ]
 
     def spool(self, messages: list[Spooled]) -> None:
@@ -123,7 +123,7 @@ class Part:
         """Add the record of an event that cannot be read."""
         record = batch.records[place.record]
         whole, size = (record.begin, record.size) if isinstance(record, Refused) else (record, len(record))
-        if (kept := self.kept[place.record]) and kept + len(whole) > MOST_KEPT:
+        if (amount := self.kept[place.record]) and amount + len(whole) > MOST_KEPT:
             # A record may have thousands of events: all of its letters together keep at most as many bytes as one may.
             whole = whole[:_BEGINNING]
         error.index = None

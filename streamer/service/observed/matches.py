@@ -89,14 +89,14 @@ class Tally:
         #: By the number of matches that each stands for.
         self.ids: dict[int, list[str]] = {one_of: []}
 
-    def add(self, found: Matches) -> None:
+    def add(self, matches: Matches) -> None:
         """Count the matches of one event."""
-        count = len(found)
+        count = len(matches)
         if count <= MANY:
-            self.ids[self.one_of] += found.ids()
+            self.ids[self.one_of] += matches.ids()
             return
         some = -(-count // MANY)
-        self.ids.setdefault(self.one_of * some, []).extend(found[random.randrange(some) :: some].ids())
+        self.ids.setdefault(self.one_of * some, []).extend(matches[random.randrange(some) :: some].ids())
 
 
 @final
@@ -198,12 +198,12 @@ class MatchCounts:
         with self._lock:
             last = self._now().number
             since = max(self._since, created, (last - MINUTES + 1) * MINUTE)
-            found = {minute.number: minute for minute in self._minutes}
+            minutes = {minute.number: minute for minute in self._minutes}
             numbers = range(last - MINUTES + 1, last + 1)
             counts: list[int | None] = []
             one_of = 1
             for number in numbers:
-                minute = found.get(number)
+                minute = minutes.get(number)
                 if (number + 1) * MINUTE <= since or not self.most or (minute is not None and minute.is_full):
                     counts.append(None)
                     continue

@@ -85,7 +85,7 @@ class Delays:
     def add(self, source: str, event: bytes) -> None:
         """Read the time of an event, unless another one of the source was read in the last second."""
         now = time.monotonic()
-        if (found := self._found.get(source)) is not None and now - found[0] < _EVERY:
+        if (last := self._found.get(source)) is not None and now - last[0] < _EVERY:
             return
         try:
             at = self._options.read(event, None, None).ts_ns

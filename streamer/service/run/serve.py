@@ -274,8 +274,8 @@ class Service:
         """Load the subscriptions of files; if they are good, open the store, and load its subscriptions, too."""
         config, shard = self.config, Shard.of(self.config)
         self._watched = subscription_files.Watch(config)
-        found, places = subscription_files.read(self._loaded, loading)
-        mine, of_mine = shard.mine(found, places)
+        rows, places = subscription_files.read(self._loaded, loading)
+        mine, of_mine = shard.mine(rows, places)
         subscription_files.put(self.engine, self._loaded, loading.counted([each.held for each in mine]), of_mine)
         store = Store(place_of(config), dead_letter_bytes=config.delivery.dead_letter_bytes)
         opened.enter_context(closing(store))
@@ -283,7 +283,7 @@ class Service:
         snapshot = None if directory is None else EngineSnapshot(directory, self.engine, store, shard, self._replaced_by_files)
         self.subscriptions = Subscriptions(self.engine, store, Quotas.of(config), shard, config.service.history, snapshot)
         opened.enter_context(closing(self.subscriptions))
-        self.subscriptions.begin(self._loaded, found, places, loading=loading)
+        self.subscriptions.begin(self._loaded, rows, places, loading=loading)
         if not len(self.engine):
             _LOGGER.warning("there are no subscriptions, so no event matches")
         return store
@@ -407,8 +407,8 @@ class Service:
     def _take_files(self) -> None:
         """Read the files of subscriptions again; on errors, log them and keep the current ones."""
         try:
-            found, places = subscription_files.read(self._loaded)
-            count = self.subscriptions.begin(self._loaded, found, places)
+            rows, places = subscription_files.read(self._loaded)
+            count = self.subscriptions.begin(self._loaded, rows, places)
         except (BulkConfigError, OSError, ServiceError) as error:
             tell_refused("service.watch", error)
             return

@@ -220,8 +220,8 @@ def _checked(path: Path, connection: sqlite3.Connection) -> Copied:
 
 def _damage(execute: Callable[[str], sqlite3.Cursor]) -> str | None:
     """Check every page of a database; return what is wrong. Raises sqlite3.DatabaseError, too, for damage."""
-    found = str(execute("PRAGMA integrity_check(1)").fetchone()[0])
-    return None if found == "ok" else found
+    report = str(execute("PRAGMA integrity_check(1)").fetchone()[0])
+    return None if report == "ok" else report
 
 
 def _made_current(draft: Path) -> Copied:
@@ -366,13 +366,13 @@ def _swap(draft: Path, directory: Path) -> Path | None:
     _empty_log(path)
     before = _kept_name(directory)
     # A log or a journal that stays belongs to a damaged store. The new database must not get it.
-    found = [end for end in ("", "-wal", "-shm", "-journal") if path.with_name(DATABASE + end).exists()]
-    for end in found:
+    ends = [end for end in ("", "-wal", "-shm", "-journal") if path.with_name(DATABASE + end).exists()]
+    for end in ends:
         os.link(path.with_name(DATABASE + end), before.with_name(before.name + end))
-    for end in filter(None, found):
+    for end in filter(None, ends):
         path.with_name(DATABASE + end).unlink()
     _replace(draft, path)
-    return before if "" in found else None
+    return before if "" in ends else None
 
 
 def _empty_log(path: Path) -> None:

@@ -34,12 +34,12 @@ def put(execute: Execute, lanes: Mapping[str, Lane], spooled: Sequence[Spooled])
     by_lane: dict[str, list[Spooled]] = {}
     for each in spooled:
         by_lane.setdefault(each.sink, []).append(each)
-    known = [(lane, found) for sink, found in by_lane.items() if (lane := lanes.get(sink)) is not None]
+    known = [(lane, messages) for sink, messages in by_lane.items() if (lane := lanes.get(sink)) is not None]
     numbered: list[tuple[int, Spooled]] = []
-    for lane, found in sorted(known, key=lambda each: each[0].number):
-        rows = execute(_GIVE_NUMBERS, (len(found), lane.number, lane.mark)).fetchall()
+    for lane, messages in sorted(known, key=lambda each: each[0].number):
+        rows = execute(_GIVE_NUMBERS, (len(messages), lane.number, lane.mark)).fetchall()
         if rows:
-            numbered += enumerate(found, rows[0][0] - len(found) + 1)
+            numbered += enumerate(messages, rows[0][0] - len(messages) + 1)
     now = milliseconds()
     execute.many(
         f"INSERT INTO spool VALUES ({', '.join('?' * len(Waiting._fields))})",

@@ -25,18 +25,18 @@ def letters_of(
     """Read as `Store.letters`. Raises ServiceError."""
     members = ", ".join(_MEMBERS if records else (*(name for name in _MEMBERS if name not in _OF_RECORDS), "length(record)"))
     statement = f"SELECT {members} FROM dead_letters WHERE id > ?{where(criteria)} ORDER BY id LIMIT ?"
-    found = []
+    letters = []
     for row in reader.rows(statement, after, *criteria.values(), most):
         columns = dict(zip(_MEMBERS if records else _WITHOUT, row, strict=True))
-        found.append(DeadLetter(**{"record": b"", **columns, "position": position_of(columns["position"])}))
-    return found
+        letters.append(DeadLetter(**{"record": b"", **columns, "position": position_of(columns["position"])}))
+    return letters
 
 
 def number_of(reader: Reader, letter: DeadLetter) -> int | None:
     """Return the number of a letter, by the place of its record. Raises ServiceError."""
     where = (letter.source, letter.partition, str(letter.position), letter.part, letter.sink, letter.message)
-    found = reader.rows(f"SELECT id FROM dead_letters WHERE {_WHERE}", *where)
-    return int(found[0][0]) if found else None
+    ids = reader.rows(f"SELECT id FROM dead_letters WHERE {_WHERE}", *where)
+    return int(ids[0][0]) if ids else None
 
 
 def bury(execute: Execute, dead: Iterable[DeadLetter]) -> None:

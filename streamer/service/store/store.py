@@ -134,11 +134,11 @@ class Store:
             Its generation, under which it is read from here on.
         """
 
-        found = self._generations[source, partition] = self.database.change(
+        generation = self._generations[source, partition] = self.database.change(
             lambda execute: positions.begin(execute, source, partition, position), patient=True
         )
         faults.point("source.begin")
-        return found
+        return generation
 
     def generation(self, source: str, partition: str) -> int:
         """Return the generation of a partition that this process took over, which is unique; 0 if it did not take it over."""
@@ -381,12 +381,12 @@ class Store:
         """
         dead = [letter for _, letter in changes.dead]
         size = self._room_for(dead)
-        left = runs([*changes.delivered, *(number for number, letter in changes.dead if letter.spooled is None)])
+        ranges = runs([*changes.delivered, *(number for number, letter in changes.dead if letter.spooled is None)])
 
         def settle(execute: Execute) -> list[tuple[int, Spooled]]:
             self._leading(execute)
             bury(execute, dead)
-            execute.many("DELETE FROM spool WHERE number BETWEEN ? AND ?", left)
+            execute.many("DELETE FROM spool WHERE number BETWEEN ? AND ?", ranges)
             execute.many("UPDATE spool SET attempts = ?, due = ? WHERE number = ?", changes.tried)
             for name, target in changes.gone:
                 execute("UPDATE lanes SET gone = ?, target = ? WHERE name = ?", (milliseconds(), target, name))
@@ -449,10 +449,10 @@ class Store:
             self.unseat(execute)
             return int(execute(statement, (name,)).rowcount)
 
-        found = self.database.change(enable, tells=True)
+        was_disabled = self.database.change(enable, tells=True)
         if name in self._lanes:
             self._lanes[name].gone = self._lanes[name].target = None
-        return bool(found)
+        return bool(was_disabled)
 
     def clear(self, name: str) -> int | None:
         """Delete the messages for a sink; return their number, None if it never had any. Their dead letters stay."""
@@ -504,9 +504,9 @@ class Store:
                 self._dead = int(room)
             with closing(self.database.reader()) as reader:
                 self._forgettable = sum(int(size) for _, size in reader.rows(OF_SINKS))
-        found = {"dead_letters": max(self._dead - self._forgettable, 0) / self.dead_letter_bytes}
+        shares = {"dead_letters": max(self._dead - self._forgettable, 0) / self.dead_letter_bytes}
         disk = self.database.disk_used()
-        return found if disk is None else found | {"disk": disk}
+        return shares if disk is None else shares | {"disk": disk}
 
     def is_writable(self) -> bool:
         """Return whether the last change succeeded; if it failed, whether one would now. See `Database`."""

@@ -32,8 +32,8 @@ class Upkeep:
         kept: returns how long the log of changes keeps an entry, and the most bytes of a tenant.
     """
 
-    def __init__(self, table: Table, expire: Callable[[], object], kept: Callable[[], tuple[timedelta, int | None]]) -> None:
-        self._table, self._expire, self._kept = table, expire, kept
+    def __init__(self, table: Table, expire: Callable[[], object], retention: Callable[[], tuple[timedelta, int | None]]) -> None:
+        self._table, self._expire, self._kept = table, expire, retention
         self._lock = Lock()
         self._wake = threading.Event()
         self._is_closed = False
@@ -98,10 +98,10 @@ class Upkeep:
         with self._lock:
             tenants, self._logged = self._logged, set()
         before = milliseconds() - int(LIMIT * 1000)
-        left = set(tenants)
+        remaining = set(tenants)
         try:
             for tenant in tenants:
                 if self._table.limit(tenant, most, before):
-                    left.discard(tenant)
+                    remaining.discard(tenant)
         finally:
-            self.wrote(left)
+            self.wrote(remaining)

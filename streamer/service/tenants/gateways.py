@@ -227,13 +227,13 @@ class Gateways:
         """Return the status of a gateway: `state`, its messages, and the deliveries and dead letters since the start."""
         sink, settings = sink_of(row.tenant, row.id), settings_of(row)
         if (history := self._spool.histories.get(sink)) is not None:
-            held = {"messages": history.messages, "bytes": history.bytes, "oldest_s": round(self._spool.age(history), 3)}
-            return {"state": self._state(row), "history": held, "delivered": history.delivered, "dead": 0}
+            backlog = {"messages": history.messages, "bytes": history.bytes, "oldest_s": round(self._spool.age(history), 3)}
+            return {"state": self._state(row), "history": backlog, "delivered": history.delivered, "dead": 0}
         each = self._spool.delivery(sink)
         if each is None or settings.url is None:
             return {"state": self._state(row), "delivered": 0, "dead": 0}
-        held = {"messages": each.messages, "bytes": each.bytes, "oldest_s": round(self._spool.age(each), 3)}
-        return {"state": self._state(row), "pending": held, "delivered": each.delivered, "dead": each.dead}
+        backlog = {"messages": each.messages, "bytes": each.bytes, "oldest_s": round(self._spool.age(each), 3)}
+        return {"state": self._state(row), "pending": backlog, "delivered": each.delivered, "dead": each.dead}
 
     def states(self) -> Counter[str]:
         """Count the gateways by their state."""
@@ -322,9 +322,9 @@ class Gateways:
         except BaseException:
             self._speaker.own = own
             raise
-        left = {other: each for other, each in self._held[tenant].items() if other != gateway_id}
-        self._held = {**self._held, tenant: left}
-        if not left:
+        remaining = {other: each for other, each in self._held[tenant].items() if other != gateway_id}
+        self._held = {**self._held, tenant: remaining}
+        if not remaining:
             del self._held[tenant]
         if history is not None:
             self._forgotten(history, "deleted")
@@ -347,7 +347,7 @@ class Gateways:
             if (mark := self._table.mark()) == self._mark:
                 return
             rows = {(row.tenant, row.id): row for row in self._table.all()}
-            for before in [row for held in self._held.values() for row in held.values()]:
+            for before in [row for gateways in self._held.values() for row in gateways.values()]:
                 row = rows.get((before.tenant, before.id))
                 if row is None or row.created != before.created:
                     self._remove(before, lambda: (0, 0, 0))

@@ -114,7 +114,7 @@ class Subscriptions:
     # Files, as a whole
 
     def begin(
-        self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]], *, loading: Loading | None = None
+        self, loaded: Loaded, rows: Sequence[Written], places: Sequence[tuple[Path, int]], *, loading: Loading | None = None
     ) -> int:
         """Replace the subscriptions of files in store and engine, if the configuration has files, and load those of the API.
 
@@ -143,8 +143,8 @@ class Subscriptions:
             is_applied = False
             try:
                 while True:
-                    self._check_taken(loaded, found, places)
-                    mine, of_mine = self.shard.mine(found, places)
+                    self._check_taken(loaded, rows, places)
+                    mine, of_mine = self.shard.mine(rows, places)
                     if loading is None:
                         others = self._active(but=FILES)
                         put(self._engine, loaded, chain((each.held for each in mine), others), of_mine)
@@ -154,7 +154,7 @@ class Subscriptions:
                     is_applied = True
                     # If another process wrote one of these ids meanwhile, the check is repeated.
                     with suppress(Moved):
-                        count = self._table.hold(FILES, found)
+                        count = self._table.hold(FILES, rows)
                         break
                 if count and self._table.last()[0] == self._seen + count:
                     self._seen += count
@@ -175,9 +175,9 @@ class Subscriptions:
         if not is_loaded:
             put(self._engine, loaded, self._active(but=but, loading=loading), adds=True)
 
-    def _check_taken(self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
+    def _check_taken(self, loaded: Loaded, rows: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
         others = set(self._table.others(FILES))
-        if clashes := [place for each, place in zip(found, places, strict=True) if (each.tenant, each.id) in others]:
+        if clashes := [place for each, place in zip(rows, places, strict=True) if (each.tenant, each.id) in others]:
             reason = "the API has this id: delete it there, or choose another"
             raise BulkConfigError([ConfigError(reason, source=loaded.file(file), line=line) for file, line in clashes])
 
@@ -194,8 +194,8 @@ class Subscriptions:
 
     def get(self, tenant: str, subscription_id: str) -> Stored | None:
         """Return a subscription; None if it does not exist. Raises ServiceError."""
-        found = self._table.get(tenant, subscription_id)
-        return None if found is None or found.is_over(milliseconds()) else found
+        row = self._table.get(tenant, subscription_id)
+        return None if row is None or row.is_over(milliseconds()) else row
 
     def each(self, tenant: str | None, after: Key) -> Iterator[Stored]:
         """Yield the subscriptions of a tenant, or of all, by tenant and id, from the first after *after*; some may have expired.
@@ -216,8 +216,8 @@ class Subscriptions:
         Raises:
             ServiceError: the store failed.
         """
-        found = self._table.history(tenant, subscription_id, before, most)
-        return found if found or before < MOST_VERSION or self.get(tenant, subscription_id) is not None else None
+        entries = self._table.history(tenant, subscription_id, before, most)
+        return entries if entries or before < MOST_VERSION or self.get(tenant, subscription_id) is not None else None
 
     def totals(self) -> dict[str, int]:
         """Return the total numbers of subscriptions, `held` and `paused`."""
@@ -491,8 +491,8 @@ class Subscriptions:
                 self._seen = last
                 self._counted.count(last)
             while self._seen < last:
-                found, upto = self._table.since(self._seen, last)
-                self._take_over({key: row for key, (version, row) in found.items() if version not in self._own})
+                changes, upto = self._table.since(self._seen, last)
+                self._take_over({key: row for key, (version, row) in changes.items() if version not in self._own})
                 self._seen = upto
             self._own = {version for version in self._own if version > self._seen}
             self._counted.look(self._seen)

@@ -252,10 +252,10 @@ class FileLines:
         """Check whether the path leads to another file, or to this one truncated."""
         now = time.monotonic()
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except FileNotFoundError:
             return
-        if found.st_ino == reading.inode:
+        if status.st_ino == reading.inode:
             size = os.fstat(reading.file).st_size
             if size >= reading.offset and os.pread(reading.file, len(reading.head), 0) == reading.head:
                 return

@@ -94,12 +94,12 @@ def added_of(message: Message) -> dict[str, str]:
 
     Connect's own headers, such as `__connect.errors.topic`, have a dot in their names, and ids of schemas are not text.
     """
-    found = {}
+    headers = {}
     for name, value in message.headers() or ():
         if name.startswith(ADDED) and "." not in name and value is not None:
             with suppress(UnicodeDecodeError):
-                found[name] = value.decode()
-    return found
+                headers[name] = value.decode()
+    return headers
 
 
 def with_schema(message: Message, part: Literal["key", "value"]) -> bytes | None:

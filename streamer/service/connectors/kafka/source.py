@@ -115,15 +115,15 @@ class KafkaMessages:
         """See `Source`."""
         self._cluster = brokers.Cluster(self._section)
         named = [topic for topic in self._section.topics if not topic.startswith("^")]
-        found = self._cluster.topics(named) if named else dict.fromkeys(self._cluster.names())
-        if missing := [topic for topic in named if topic not in found]:
+        topics = self._cluster.topics(named) if named else dict.fromkeys(self._cluster.names())
+        if missing := [topic for topic in named if topic not in topics]:
             raise ServiceError(
                 f"topic {', '.join(missing)} does not exist at {', '.join(self._section.brokers)}, or this user may not read it"
             )
         consumer = self._consumer()
         try:
             # This fails if the group's coordinator refuses access.
-            brokers.committed(consumer, [TopicPartition(topic, 0) for topic in named[:1] or list(found)[:1]])
+            brokers.committed(consumer, [TopicPartition(topic, 0) for topic in named[:1] or list(topics)[:1]])
         except ServiceError as error:
             raise type(error)(f"group {self._section.group}: {error}") from None
         else:
@@ -253,16 +253,16 @@ class KafkaMessages:
         The polling thread calls it. Offsets of markers of transactions are passed without a message. Messages of a transaction
         that is open cannot be read yet, so the end is before them.
         """
-        found = json.loads(statistics)
+        report = json.loads(statistics)
         # Brokers that a client does not need have no connection; it always needs the one of its group.
-        self._hear(any(broker.get("state") == "UP" for broker in found.get("brokers", {}).values()))
+        self._hear(any(broker.get("state") == "UP" for broker in report.get("brokers", {}).values()))
         self._ends = {
             (name, int(number)): (
                 partition.get("next_offset", -1) if not partition.get("fetchq_cnt") else -1,
                 # With isolation.level: read_uncommitted brokers do not report it.
                 stable if (stable := partition.get("ls_offset", -1)) >= 0 else partition.get("hi_offset", -1),
             )
-            for name, topic in found.get("topics", {}).items()
+            for name, topic in report.get("topics", {}).items()
             for number, partition in topic.get("partitions", {}).items()
         }
 
@@ -522,7 +522,7 @@ class KafkaMessages:
                 new.add((name, place_of(self._anew(topic, number, identity, known, of_this, first, end), None)))
             names.append(name)
         generations, stored = self._taken(names, known | dict(new))
-        found = []
+        begun = []
         for (topic, number), name in zip(wanted, names, strict=True):
             (first, end), theirs = ends[topic, number], of_group[topic, number]
             place = json.loads(stored[name])
@@ -532,8 +532,8 @@ class KafkaMessages:
                     offset, epoch = theirs.offset, None
                 if lost or not first <= offset <= end:
                     offset, epoch = self._after_loss(f"{topic}/{number}", offset, first, end), None
-            found.append(Partition(name, topic, number, offset, offset, offset, epoch=epoch, generation=generations[name]))
-        return found
+            begun.append(Partition(name, topic, number, offset, offset, offset, epoch=epoch, generation=generations[name]))
+        return begun
 
     def _taken(self, names: Sequence[str], places: Mapping[str, str]) -> tuple[dict[str, int | None], dict[str, str]]:
         """Take over partitions; return their generations and confirmed offsets, which no other process can change now."""

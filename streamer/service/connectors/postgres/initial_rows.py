@@ -87,7 +87,7 @@ def _tables(reading: psycopg.Connection[Any], section: PostgresSource) -> list[t
             " WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
             " ORDER BY 1, 2"
         ).fetchall()
-    found = []
+    readable = []
     for schema, name, published, where in tables:
         columns = reading.execute(
             "SELECT a.attname, c.relkind = 'p' FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
@@ -96,8 +96,8 @@ def _tables(reading: psycopg.Connection[Any], section: PostgresSource) -> list[t
             (schema, name),
         ).fetchall()
         names = [column for column, _ in columns if published is None or column in published]
-        found.append((schema, name, names, where, any(is_root for _, is_root in columns)))
-    return found
+        readable.append((schema, name, names, where, any(is_root for _, is_root in columns)))
+    return readable
 
 
 def _table(

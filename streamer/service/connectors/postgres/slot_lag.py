@@ -52,8 +52,8 @@ class SlotLag:
 
     def progress(self) -> Progress | None:
         """Return the confirmed place and the end of the log a few seconds ago; None if the server is silent for long."""
-        found = self._found
-        return None if found is None or time.monotonic() - found[0] > _STALE else found[1]
+        latest = self._found
+        return None if latest is None or time.monotonic() - latest[0] > _STALE else latest[1]
 
     def close(self) -> None:
         """End the thread, and its connection."""

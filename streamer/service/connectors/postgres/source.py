@@ -300,8 +300,8 @@ class PostgresChanges:
                 self.down_since = None
                 return batch
             if self._stream is None:
-                if (left := self._retry_at - time.monotonic()) > 0:
-                    time.sleep(min(left, wait))
+                if (remaining := self._retry_at - time.monotonic()) > 0:
+                    time.sleep(min(remaining, wait))
                 else:
                     self._establish()
                 return None
@@ -349,27 +349,27 @@ class PostgresChanges:
                 continue
             changes: list[tuple[Record, str | None]]
             try:
-                found = self._plugin.read(each.payload)
+                change = self._plugin.read(each.payload)
             except EventError as error:
                 if transaction is None:
                     raise ServiceError(f"slot {self._slot}: a message outside of transactions cannot be read: {error}") from None
-                found = None
+                change = None
                 changes = [(Refused(error, each.payload[:KEPT], len(each.payload)), None)]
-            if isinstance(found, Begin):
-                transaction, index = found.lsn, 0
+            if isinstance(change, Begin):
+                transaction, index = change.lsn, 0
                 skip = done if transaction == begun else 0
                 continue
-            if isinstance(found, Commit):
-                end, transaction = found.end, None
-                if found.lsn >= begun:
+            if isinstance(change, Commit):
+                end, transaction = change.end, None
+                if change.lsn >= begun:
                     begun = done = 0
                 if is_swollen:
                     # The next connection brings the rest.
                     break
                 continue
-            if found is not None:
+            if change is not None:
                 # Messages of wal2json outside of transactions are not changes, and have no position.
-                changes = [] if transaction is None else list(found)
+                changes = [] if transaction is None else list(change)
             for record, key in changes:
                 if index >= skip:
                     records.append(record)

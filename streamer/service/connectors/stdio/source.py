@@ -97,9 +97,9 @@ class StdinLines:
             return None
         file = sys.stdin.fileno()
         try:
-            found = os.fstat(file)
-            if stat.S_ISREG(found.st_mode):
-                waiting = found.st_size - os.lseek(file, 0, os.SEEK_CUR)
+            status = os.fstat(file)
+            if stat.S_ISREG(status.st_mode):
+                waiting = status.st_size - os.lseek(file, 0, os.SEEK_CUR)
             else:
                 (waiting,) = _INT.unpack(fcntl.ioctl(file, termios.FIONREAD, bytes(_INT.size)))
         except OSError:

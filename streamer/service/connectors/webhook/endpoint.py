@@ -178,10 +178,10 @@ class Webhook:
 
     async def _connected(self, deadline: float) -> Connection:
         """Return a new connection. Raises OSError."""
-        found, tls = await _in_thread(self._found)
+        addresses, tls = await _in_thread(self._found)
         until = min(deadline, time.monotonic() + self._connect_timeout)
         failed: OSError | None = None
-        for family, address in found:
+        for family, address in addresses:
             try:
                 async with asyncio.timeout(until - time.monotonic()):
                     return await connected(family, address, tls, self._host)
@@ -193,8 +193,8 @@ class Webhook:
 
     def _found(self) -> tuple[Sequence[Found], ssl.SSLContext | None]:
         """Return the allowed addresses, and the TLS context. Raises OSError; it may take as long as the system resolves names."""
-        found = self._guard.chosen(self._resolve(self._host, self._port))
-        return found, self._context() if self._is_tls else None
+        addresses = self._guard.chosen(self._resolve(self._host, self._port))
+        return addresses, self._context() if self._is_tls else None
 
     def _signing(self) -> list[bytes]:
         """Return the keys. They are read again every `FRESH` seconds, so that a changed file takes effect. Raises ConfigError."""

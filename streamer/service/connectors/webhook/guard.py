@@ -108,17 +108,17 @@ class Guard:
     def _is_open(self, address: Address) -> bool:
         return is_public(address) or any(address in network for network in self.allowed)
 
-    def chosen(self, found: Sequence[Found]) -> list[Found]:
+    def chosen(self, addresses: Sequence[Found]) -> list[Found]:
         """Return the allowed addresses of a name. Raises Forbidden if there are none."""
-        good = [each for each in found if self.passes(_address(each))]
+        good = [each for each in addresses if self.passes(_address(each))]
         if not good:
             raise Forbidden("the endpoint has no address that is public or in an allowed network")
         return good
 
 
-def _address(found: Found) -> Address:
+def _address(address: Found) -> Address:
     # Python's type keeps the zone of an IPv6 address such as fe80::1%eth0, and then no network contains it.
-    return ip_address(str(found[1][0]).partition("%")[0])
+    return ip_address(str(address[1][0]).partition("%")[0])
 
 
 def resolve(host: str, port: int) -> Sequence[Found]:

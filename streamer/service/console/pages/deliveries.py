@@ -35,12 +35,12 @@ async def show(visit: Visit) -> Shown:
 
 async def _attempts(visit: Visit, name: str) -> list[Any]:
     try:
-        found: list[Any] = (await visit.api.get(f"/v1/sinks/{part(name)}/attempts"))["items"]
+        attempts: list[Any] = (await visit.api.get(f"/v1/sinks/{part(name)}/attempts"))["items"]
     except Refused as refused:
         if refused.kind != "unknown":
             raise
         return []  # the sink was removed, and its messages are kept
-    return found[:_ATTEMPTS]
+    return attempts[:_ATTEMPTS]
 
 
 async def act(visit: Visit) -> Sent:

@@ -16,12 +16,12 @@ async def show(visit: Visit) -> Shown:
     """Show the latest events, the newest first."""
     search = _search(visit)
     try:
-        found = await visit.api.get("/v1/events", limit=_ROWS, **_given(search))
+        events = await visit.api.get("/v1/events", limit=_ROWS, **_given(search))
     except Refused as refused:
         if refused.kind != "bad-request":
             raise
         return Shown("live.html", {"search": search, "found": None, "rows": _ROWS, "wrong": refused.detail}, 422)
-    return Shown("live.html", {"search": search, "found": found, "rows": _ROWS, "wrong": ""})
+    return Shown("live.html", {"search": search, "found": events, "rows": _ROWS, "wrong": ""})
 
 
 async def feed(visit: Visit) -> Piped:

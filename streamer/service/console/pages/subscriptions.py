@@ -31,12 +31,12 @@ async def show_list(visit: Visit) -> Shown:
     search = {name: visit.query.get(name, "").strip() for name in _FIELDS}
     params = {name: value or None for name, value in search.items()}
     try:
-        found = await visit.api.get("/v1/subscriptions", limit=_PAGE, cursor=visit.query.get("cursor"), **params)
+        page = await visit.api.get("/v1/subscriptions", limit=_PAGE, cursor=visit.query.get("cursor"), **params)
     except Refused as refused:
         if refused.kind != "bad-request":
             raise
         return Shown("subscriptions.html", {"search": search, "found": None, "wrong": refused.detail}, 422)
-    return Shown("subscriptions.html", {"search": search, "found": found, "wrong": ""})
+    return Shown("subscriptions.html", {"search": search, "found": page, "wrong": ""})
 
 
 async def show_one(visit: Visit) -> Shown:
