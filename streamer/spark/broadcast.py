@@ -125,11 +125,11 @@ def hold(source: Engine | str | os.PathLike[str]) -> Held:
             shutil.copyfile(source, path)
         directory = verify(path)
         with _LOCK:
-            if (held := _HELD.get(directory.digest)) is None:
+            if (copy := _HELD.get(directory.digest)) is None:
                 size = path.stat().st_size
-                kept = keep(path, "snapshot")
-                held = _HELD[directory.digest] = Held(replace(directory, path=str(kept.path)), kept, size)
-            return held
+                stored = keep(path, "snapshot")
+                copy = _HELD[directory.digest] = Held(replace(directory, path=str(stored.path)), stored, size)
+            return copy
     except SnapshotError as error:
         # The message names the given file, not its copy.
         named = "" if isinstance(source, Engine) else os.fspath(source)
@@ -168,34 +168,34 @@ def ship(
         ConfigError: a function cannot travel to the workers.
         OSError: the file cannot be read, or the copy cannot be written.
     """
-    held = source if isinstance(source, Held) else hold_any(spark, source)
-    directory = held.directory
+    copy = source if isinstance(source, Held) else hold_any(spark, source)
+    directory = copy.directory
     if isinstance(source, Engine):
         functions = carried_functions(source._options.cel_functions)
     else:
         check(directory.path, functions)
-    guards = _guards(held, functions) if prune else None
-    file = carry(spark, held.file, held)
-    if file is not held.file:
-        held = _HELD[directory.digest] = replace(held, directory=replace(directory, path=str(file.path)), file=file)
+    guards = _guards(copy, functions) if prune else None
+    file = carry(spark, copy.file, copy)
+    if file is not copy.file:
+        copy = _HELD[directory.digest] = replace(copy, directory=replace(directory, path=str(file.path)), file=file)
     if guards is not None:
-        guards = _GUARDS[held] = carry(spark, guards)
+        guards = _GUARDS[copy] = carry(spark, guards)
     options = {key: value for key, value in directory.engine_options().items() if key != "default"}
-    return Broadcast(directory.digest, held, directory.subscriptions, held.bytes, options, guards, functions)
+    return Broadcast(directory.digest, copy, directory.subscriptions, copy.bytes, options, guards, functions)
 
 
-def _guards(held: Held, functions: Carried | None) -> Kept:
+def _guards(copy: Held, functions: Carried | None) -> Kept:
     """Return the filters of a snapshot, which are made once."""
     with _LOCK:
-        kept = _GUARDS.get(held)
-        if kept is None:
+        stored = _GUARDS.get(copy)
+        if stored is None:
             path = new_file()
             try:
-                _write_guards(path, held.directory, functions)
-                kept = _GUARDS[held] = keep(path, "guards")
+                _write_guards(path, copy.directory, functions)
+                stored = _GUARDS[copy] = keep(path, "guards")
             finally:
                 path.unlink(missing_ok=True)
-        return kept
+        return stored
 
 
 def _write_guards(path: Path, directory: Directory, functions: Carried | None) -> None:
@@ -208,11 +208,11 @@ def _write_guards(path: Path, directory: Directory, functions: Carried | None) -
             writer.add(section.tenant, section.collection, 0, section.subscriptions, guard)
 
 
-def plan(shipped: Broadcast, chosen: schema.Chosen, asked: Pass) -> DataFrame:
+def plan(shipped: Broadcast, choice: schema.Chosen, request: Pass) -> DataFrame:
     """Plan one pass over events, static or streaming; no job is run."""
-    if asked.want == "rejected":
-        run = by_reading(asked, shipped.options)
+    if request.want == "rejected":
+        run = by_reading(request, shipped.options)
     else:
-        sifting = None if shipped.guards is None else sieve(asked, shipped.options, shipped.guards.name)
-        run = by_snapshot(asked, shipped.name, sifting, shipped.functions)
-    return chosen.given.mapInArrow(run, schema.result(asked, chosen))
+        sifting = None if shipped.guards is None else sieve(request, shipped.options, shipped.guards.name)
+        run = by_snapshot(request, shipped.name, sifting, shipped.functions)
+    return choice.given.mapInArrow(run, schema.result(request, choice))

@@ -54,9 +54,9 @@ class Given:
         if options.get("default") is not None:
             raise ConfigError("events of a DataFrame are JSON already", place="default")
         if isinstance(source, Engine):
-            held = {name: getattr(source._options, name) for name in source._options.__dataclass_fields__ if name != "default"}
-            _same(options, held, "the engine")
-            return cls(spark, source, _travelling(held))
+            stored = {name: getattr(source._options, name) for name in source._options.__dataclass_fields__ if name != "default"}
+            _same(options, stored, "the engine")
+            return cls(spark, source, _travelling(stored))
         if isinstance(source, str | os.PathLike):
             place: Path | Storage | None = storage(spark, source)
             if isinstance(place, Storage):
@@ -67,12 +67,12 @@ class Given:
                     is_snapshot = file.read(len(MAGIC)) == MAGIC
             if is_snapshot:
                 copy = broadcast.hold_any(spark, source)
-                held = {name: value for name, value in copy.directory.engine_options().items() if name != "default"}
+                stored = {name: value for name, value in copy.directory.engine_options().items() if name != "default"}
                 # Files never contain functions.
                 functions = options.pop("cel_functions", None)
-                _same(options, held, "the snapshot")
-                held["cel_functions"] = Functions(functions)
-                return cls(spark, copy, _travelling(held))
+                _same(options, stored, "the snapshot")
+                stored["cel_functions"] = Functions(functions)
+                return cls(spark, copy, _travelling(stored))
             Options.checked(**options)
             return cls(spark, place, _travelling(options))
         if not is_frame(source):
@@ -133,9 +133,9 @@ def _travelling(options: Mapping[str, Any]) -> dict[str, Any]:
     return options if functions is None else {**options, "cel_functions": functions}
 
 
-def _same(named: Mapping[str, Any], held: Mapping[str, Any], whose: str) -> None:
+def _same(named: Mapping[str, Any], stored: Mapping[str, Any], whose: str) -> None:
     """Refuse options that are not those under which the subscriptions were accepted."""
-    asked, kept = Options.checked(**{**held, **named}), Options.checked(**held)
+    requested, original = Options.checked(**{**stored, **named}), Options.checked(**stored)
     for name in named:
-        if getattr(asked, name) != getattr(kept, name):
+        if getattr(requested, name) != getattr(original, name):
             raise ConfigError(f"{whose} has another one", place=name)

@@ -58,7 +58,7 @@ LEAST_OPEN: Final = 6
 AGAIN_UNASKED: Final = 100
 
 
-def by_parts(asked: Pass, options: Options, parts_name: str, most_open: int, *, prune: bool) -> Run:
+def by_parts(request: Pass, options: Options, parts_name: str, most_open: int, *, prune: bool) -> Run:
     """Match events in place, each against the parts that it may match.
 
     Args:
@@ -66,42 +66,42 @@ def by_parts(asked: Pass, options: Options, parts_name: str, most_open: int, *, 
     """
 
     def match_by_parts(batches: Batches) -> Batches:
-        asked.begin()
-        return gathered(_by_parts(asked, options, mapped(parts_name), most_open, batches, prune=prune))
+        request.begin()
+        return gathered(_by_parts(request, options, mapped(parts_name), most_open, batches, prune=prune))
 
     return match_by_parts
 
 
-def _by_parts(asked: Pass, options: Options, parts: Parts, most_open: int, batches: Batches, *, prune: bool) -> Batches:
+def _by_parts(request: Pass, options: Options, parts: Parts, most_open: int, batches: Batches, *, prune: bool) -> Batches:
     router: Router | None = None
     output: Output | None = None
     tallies = Tallies()
     open_ = OpenParts(parts, options, most_open)
     first = 0
-    for batch in (named(asked, each) for each in batches):
+    for batch in (named(request, each) for each in batches):
         router = router or Router(options, parts, prune=prune)
-        output = output or Output(asked, batch.schema)
-        events = batch.column(asked.event_col)
+        output = output or Output(request, batch.schema)
+        events = batch.column(request.event_col)
         located, rejected = router.locate(events)
         number: Number = first.__add__
-        if asked.fail:
-            refuse(asked, router.engine, batch, rejected, number)
+        if request.fail:
+            refuse(request, router.engine, batch, rejected, number)
         numbers, picked = router.route(events, located)
-        if asked.want == "all":
+        if request.want == "all":
             if rejected.num_rows:
-                yield rejections(asked, output, batch, rejected)
+                yield rejections(request, output, batch, rejected)
             count(tallies, located, rejected)
             count_stopped(tallies, located, picked)
         for run in runs(pa.record_batch({PART: numbers, "row": picked}), (PART,)):
             rows = run.column("row")
             engine = open_.engine(run.column(PART)[0].as_py(), partial(_row, first, rows))
             # Grouped events are mostly all of one collection.
-            given = batch if len(rows) == batch.num_rows else batch.take(rows)
-            yield from match_rows(asked, output, engine, given, tallies, counting=False)
+            chunk = batch if len(rows) == batch.num_rows else batch.take(rows)
+            yield from match_rows(request, output, engine, chunk, tallies, counting=False)
         if len(tallies) > MOST_TALLIES:
             yield from tallies.rows(output)
         first += batch.num_rows
-    if output is not None and asked.want == "all":
+    if output is not None and request.want == "all":
         yield from tallies.rows(output)
 
 

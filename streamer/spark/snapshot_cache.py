@@ -38,13 +38,13 @@ class Opened:
     """
 
     def __init__(self, path: str, functions: Carried | None = None) -> None:
-        given: dict[str, Any] = {} if functions is None else {"cel_functions": functions}
+        options: dict[str, Any] = {} if functions is None else {"cel_functions": functions}
         self._directory: Directory | None = None
         if _backend.BACKEND == "native" and not read_head(path).is_portable:
-            self.engine = Engine.load(path, **given)
+            self.engine = Engine.load(path, **options)
         else:
             self._directory = read_directory(path)
-            self.engine = Engine.load(path, collections=[], **given)
+            self.engine = Engine.load(path, collections=[], **options)
         # Only `meet` changes it, so the filters need no upkeep.
         self.engine.bloom.stop()
         self._met: set[tuple[str, str | None]] = set()
@@ -78,13 +78,13 @@ _OPENED: Final[OrderedDict[tuple[str, str, str], Opened]] = OrderedDict()
 def opened(name: str, backend: str, functions: Carried | None = None) -> Opened:
     """Return the snapshot that travels under a name, from this process's cache or from its file."""
     key = (name, backend, "" if functions is None else functions.key)
-    held = _OPENED.get(key)
-    if held is None:
-        held = _OPENED[key] = Opened(travelled(name), functions)
+    snapshot = _OPENED.get(key)
+    if snapshot is None:
+        snapshot = _OPENED[key] = Opened(travelled(name), functions)
         while len(_OPENED) > KEPT_OPEN:
             _OPENED.popitem(last=False)
     _OPENED.move_to_end(key)
-    return held
+    return snapshot
 
 
 def travelled(name: str) -> str:

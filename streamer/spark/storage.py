@@ -181,10 +181,10 @@ def mirrored(place: Storage) -> Path:
                 _fetch(place, folder / place.name, "")
                 return folder / place.name
         except FileNotFoundError:
-            if not (held := [path for path in folder.iterdir() if not path.name.startswith(".")]) or len(held) > 1:
+            if not (paths := [path for path in folder.iterdir() if not path.name.startswith(".")]) or len(paths) > 1:
                 raise
-            held[0].unlink()
-            return held[0]
+            paths[0].unlink()
+            return paths[0]
         wanted: list[str] = []
         for name in versions_of(place.names()):
             wanted.append(name)
@@ -222,15 +222,15 @@ def publish_to(source: Engine | str | os.PathLike[str], directory: str) -> Versi
             shutil.copyfile(on_driver(source), path)
         else:
             source.save(path)
-        held = verify(path)
+        snapshot = verify(path)
         try:
             names = place.names()
         except FileNotFoundError:
             names = []
-        name, is_there = next_name(names, held.digest)
+        name, is_there = next_name(names, snapshot.digest)
         if not is_there:
             place.add(path, name)
-    return Version(held.digest, f"{directory.rstrip('/')}/{name}", held.subscriptions)
+    return Version(snapshot.digest, f"{directory.rstrip('/')}/{name}", snapshot.subscriptions)
 
 
 @cache

@@ -44,22 +44,22 @@ def by_looking(path: str) -> Callable[[Batches], Batches]:
     return look_for_snapshot
 
 
-def by_version(asked: Pass, functions: Carried | None = None) -> Callable[[Batches], Batches]:
+def by_version(request: Pass, functions: Carried | None = None) -> Callable[[Batches], Batches]:
     """Return the function for `mapInArrow` that matches each batch of events against the snapshot that its rows name."""
 
     def match_by_version(batches: Batches) -> Batches:
-        asked.begin()
+        request.begin()
         output: Output | None = None
         tallies = Tallies()
         first = 0
-        for batch in (named(asked, each) for each in batches):
+        for batch in (named(request, each) for each in batches):
             if not batch.num_rows:
                 continue
-            snapshot = _held(batch.column(PATH)[0].as_py(), batch.column(SNAPSHOT)[0].as_py(), asked.backend, functions)
-            output = Output(asked, batch.schema)
-            yield from match_rows(asked, output, snapshot.engine, batch, tallies, meet=snapshot.meet, number=first.__add__)
+            snapshot = _held(batch.column(PATH)[0].as_py(), batch.column(SNAPSHOT)[0].as_py(), request.backend, functions)
+            output = Output(request, batch.schema)
+            yield from match_rows(request, output, snapshot.engine, batch, tallies, meet=snapshot.meet, number=first.__add__)
             first += batch.num_rows
-        if output is not None and asked.want == "all":
+        if output is not None and request.want == "all":
             yield from tallies.rows(output)
 
     return match_by_version

@@ -106,13 +106,13 @@ def said(error: BaseException, kafka: Sequence[str] = ()) -> tuple[Blame, str]:
 
 
 def _texts(error: BaseException | None) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        found.append(str(error))
+        texts.append(str(error))
         error = error.__cause__ or error.__context__
-    return found
+    return texts
 
 
 def _plain(text: str) -> str:

@@ -21,8 +21,8 @@ class Account:
 
     EVERY: Final = 5.0
 
-    def __init__(self, asked: Asked, counts: Counts) -> None:
-        self._asked = asked
+    def __init__(self, args: Asked, counts: Counts) -> None:
+        self._asked = args
         self._counts = counts
         self._began = datetime.now(UTC)
         self._due = 0.0
@@ -30,10 +30,10 @@ class Account:
         self.watch: Watch | None = None
         self.stages: list[Stage] = []
         self.facts: dict[str, str] = {
-            "events": str(asked.events),
-            "subscriptions": asked.subscriptions,
-            "out": str(asked.out),
-            "backend": asked.backend.value if asked.backend else streamer.BACKEND,
+            "events": str(args.events),
+            "subscriptions": args.subscriptions,
+            "out": str(args.out),
+            "backend": args.backend.value if args.backend else streamer.BACKEND,
         }
 
     def temporary(self) -> str:
