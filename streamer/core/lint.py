@@ -92,7 +92,7 @@ _DECIDED: Final = frozenset({FindingCode.NEVER_MATCHES, FindingCode.ALWAYS_MATCH
 
 def findings_of(examined: Iterable[Examined]) -> list[Finding]:
     """Return the findings about each subscription, in order, with those of slow subscriptions and of duplicates."""
-    each_found: list[tuple[Examined, list[Finding]]] = []
+    pairs: list[tuple[Examined, list[Finding]]] = []
     estimates: defaultdict[tuple[str, str], Estimate] = defaultdict(Estimate)
     first_with: dict[Hashable, str] = {}
     for each in examined:
@@ -104,8 +104,8 @@ def findings_of(examined: Iterable[Examined]) -> list[Finding]:
             findings.append(Finding(FindingCode.DUPLICATE, each.subscription_id, reason, (first,)))
         # Only keep these: the index answers most subscriptions, and there may be millions.
         if findings or any(rest == "evaluation" for rest, _ in each.found_by):
-            each_found.append((each, findings))
-    return [finding for each, findings in each_found for finding in (*_slow(each, estimates[each.partition]), *findings)]
+            pairs.append((each, findings))
+    return [finding for each, findings in pairs for finding in (*_slow(each, estimates[each.partition]), *findings)]
 
 
 def _slow(examined: Examined, estimate: Estimate) -> Iterable[Finding]:

@@ -225,7 +225,7 @@ class Core(Protocol):
             SubscriptionError: a line is invalid under the options of this core.
         """
 
-    def canonical(self, held: Held) -> tuple[str, str, bytes]:
+    def canonical(self, stored: Held) -> tuple[str, str, bytes]:
         """Return tenant and collection (`*` for every one) of a subscription that `given` returned, and its text for a snapshot.
 
         Raises:
