@@ -91,14 +91,14 @@ def forget(source: str, dry_run: bool, config: str | None, data_dir: Path | None
     """
     try:
         store = opened_store(place(config, data_dir))
-        found = store.positions(source)
-        for partition, position in found.items():
+        positions = store.positions(source)
+        for partition, position in positions.items():
             show(printable(f"{source}: {partition}: {position}"))
-        if found and not dry_run:
+        if positions and not dry_run:
             store.forget_positions(source)
         store.close()
     except ServiceError as error:
         fail(str(error))
-    note(f"{count(len(found), 'partition')} of {source} {'would be' if dry_run else 'were'} forgotten")
-    if not found:
+    note(f"{count(len(positions), 'partition')} of {source} {'would be' if dry_run else 'were'} forgotten")
+    if not positions:
         sys.exit(SOME_BAD)
