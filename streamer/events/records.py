@@ -44,7 +44,7 @@ def decoded(document: json.Document, layout: EventLayout, max_depth: int) -> jso
                 value = substitute(value, pointer, typed(text, schema, pointer[-1], layout))
             if text is not None:
                 break
-    for offset, pointer in sorted(duplicates, key=lambda found: found[0] or 0):
+    for offset, pointer in sorted(duplicates, key=lambda pair: pair[0] or 0):
         raise duplicate_member(pointer, offset)
     return json.Document(value, offsets)
 
@@ -133,7 +133,7 @@ def completed(document: json.Document, layout: EventLayout) -> json.Document:
 
 def _found(value: Any, layout: EventLayout, part: str) -> tuple[Pointer, Any]:
     there = ((pointer, resolve(value, pointer)[1]) for pointer in layout.pointers(part))
-    return next((found for found in there if found[1] is not None), ((), None))
+    return next((pair for pair in there if pair[1] is not None), ((), None))
 
 
 def members_of_before(document: json.Document, layout: EventLayout) -> frozenset[str]:
