@@ -223,12 +223,12 @@ class _Measured:
 
     def kinds(self) -> tuple[Kind, ...]:
         """Return the cost of the subscriptions of each kind, most expensive first."""
-        counted = Counter(map(_kind, self._held()))
+        counted = Counter(map(_kind, self._subscriptions()))
         rows = []
         for kind, count in counted.items():
             engine = self._engine
             if len(counted) > 1:
-                (engine := self._empty()).add_many(each for each in self._held() if _kind(each) == kind)
+                (engine := self._empty()).add_many(each for each in self._subscriptions() if _kind(each) == kind)
             rows.append(Kind(kind, count, *self._beyond(engine, self._many, self._seconds / len(counted))))
         return tuple(sorted(rows, key=lambda each: -each.seconds))
 
@@ -257,7 +257,7 @@ class _Measured:
         )
         return matches / len(events), max(spent["engine"] - spent["nothing"], 0.0) / len(events)
 
-    def _held(self) -> Iterator[Subscription]:
+    def _subscriptions(self) -> Iterator[Subscription]:
         # A generator, because there may be a million subscriptions.
         return (each for each in map(self._engine.get, self._engine) if each is not None)
 

@@ -19,7 +19,7 @@ from streamer.cel_eval.errors import WORST, CelErrors, ErrorLog
 from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
 from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
-from streamer.core.protocol import Changes, Core, Held, Mode, OnBare, Selection, Source
+from streamer.core.protocol import Changes, Core, Mode, OnBare, Selection, Source, StoredForm
 from streamer.effort import EFFORT
 from streamer.engine.arguments import OnError, check_no_stream, check_positive, selection, several, skips
 from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, apply_good, apply_lines, match_lines, write, write_lines
@@ -204,7 +204,7 @@ class Engine:
         # Tables in the file were hashed with its seed. An engine whose core cannot use them gets its own seed.
         engine = cls._of(options, head.seed if head.images else None)
         try:
-            engine._core.open_snapshot(head, snapshot.seen_by(collections))
+            engine._core.open_snapshot(head, snapshot.visible_to(collections))
         except BulkSubscriptionError as bulk:
             raise SnapshotError(f"subscriptions that this version refuses: {bulk.errors[0]}", path=head.path) from bulk
         engine._bloom.watch()
@@ -239,7 +239,7 @@ class Engine:
         """
         with NO_FORK:
             from streamer.core import snapshot
-        snapshot.save(path, self._options, self._core.given(Selection()), self._core)
+        snapshot.save(path, self._options, self._core.stored_forms(Selection()), self._core)
 
     @property
     def config(self) -> Config | None:
@@ -818,7 +818,7 @@ class Engine:
         compiled = self._compiled(subscription_id)
         return compiled if compiled is None or compiled.cost <= EFFORT.to_read else self._compile(compiled.subscription)
 
-    def _compile(self, stored: Held) -> CompiledSubscription:
+    def _compile(self, stored: StoredForm) -> CompiledSubscription:
         with NO_FORK:
             from streamer.subscriptions.compile import compile_subscription
         return compile_subscription(
@@ -830,7 +830,7 @@ class Engine:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        content = [packed(each) if isinstance(each, Subscription) else each for each in self._core.given(Selection())]
+        content = [packed(each) if isinstance(each, Subscription) else each for each in self._core.stored_forms(Selection())]
         return _unpickle, (self._options, content)
 
     def __repr__(self) -> str:

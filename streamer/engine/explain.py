@@ -97,7 +97,7 @@ def explain(
         EFFORT.spend_on_event(event)
         if (compiled := read(subscription_id)) is None:
             raise UnknownSubscriptionError(subscription_id)
-        EFFORT.left -= compiled.cost
+        EFFORT.remaining -= compiled.cost
         try:
             changes = options.read_all(event, tenant, collection)
         except IgnoredEvent as ignored:
@@ -246,7 +246,7 @@ def _detailed(condition: Condition, part: Part, event: Event, budget: int) -> Co
 
 
 def _cel(compiled: CompiledSubscription, options: Options) -> str | None:
-    if compiled.left_out:
+    if compiled.omitted:
         return None
     try:
         # Each value is printed, and a step of a path for every step below it.

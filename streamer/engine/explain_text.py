@@ -92,12 +92,12 @@ def outcome_of(row: Condition) -> str:
     reason = f" ({on_one_line(row.reason)})" if row.reason and not (row.hint and row.kind == "filter") else ""
     decided = ", which decides" if row.decided else ""
     # If there are operands, their rows show the values.
-    shown = "" if row.parts else on_one_line(_seen(row))
+    shown = "" if row.parts else on_one_line(_actual(row))
     meant = f"; {on_one_line(row.hint)}" if row.hint and not row.parts else ""
     return f"{row.verdict.value}{reason}{decided}{f', {shown}' if shown else ''}{meant}"
 
 
-def _seen(row: Condition) -> str:
+def _actual(row: Condition) -> str:
     actual = row.seen
     if isinstance(actual, Values) and actual and row.kind == "filter":
         was, now = map(show_value, actual.values())

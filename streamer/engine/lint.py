@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamer.core.lint import Finding, FindingCode
-from streamer.core.protocol import Held, Selection
+from streamer.core.protocol import Selection, StoredForm
 from streamer.subscriptions.mistakes import probable_mistakes
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
@@ -22,14 +22,14 @@ def mistakes(engine: Engine) -> list[Finding]:
     options = engine._options
     return [
         Finding(FindingCode.PROBABLE_MISTAKE, members["id"], reason)
-        for _, members in each_held(engine)
+        for _, members in each_stored(engine)
         for reason in probable_mistakes(members, options.layout, options.topic_dialect)
     ]
 
 
-def each_held(engine: Engine) -> Iterator[tuple[Held, Mapping[str, Any]]]:
+def each_stored(engine: Engine) -> Iterator[tuple[StoredForm, Mapping[str, Any]]]:
     """Yield each subscription in its stored form, and its members as JSON, in order of adding."""
-    return ((stored, _members(stored)) for stored in engine._core.given(Selection()))
+    return ((stored, _members(stored)) for stored in engine._core.stored_forms(Selection()))
 
 
 def in_order(engine: Engine, *groups: Iterable[Finding]) -> list[Finding]:
@@ -41,7 +41,7 @@ def in_order(engine: Engine, *groups: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda each: place.get(each.subscription_id, math.inf))
 
 
-def _members(stored: Held) -> Mapping[str, Any]:
+def _members(stored: StoredForm) -> Mapping[str, Any]:
     if isinstance(stored, Subscription):
         return stored.to_dict()
     try:

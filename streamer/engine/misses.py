@@ -86,19 +86,19 @@ class NearMisses(Sequence[NearMiss]):
     """
 
     def __init__(self, found: Sequence[NearMiss] = (), examined: int = 0, *, complete: bool = True) -> None:
-        self._found = tuple(found)
+        self._misses = tuple(found)
         self.examined = examined
         self.complete = complete
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._misses)
 
     @overload
     def __getitem__(self, index: int) -> NearMiss: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[NearMiss]: ...
     def __getitem__(self, index: int | slice) -> NearMiss | Sequence[NearMiss]:
-        return self._found[index]
+        return self._misses[index]
 
     def __repr__(self) -> str:
         more = "" if self.complete else ", and there are more"
@@ -137,9 +137,9 @@ def _near_misses(engine: Engine, changes: Sequence[Event], n: int, max_subscript
         if (compiled := engine._compiled(subscription_id)) is None:
             examined += 1
             continue  # another thread has removed it
-        if compiled.left_out or compiled.cost > EFFORT.to_read:
+        if compiled.omitted or compiled.cost > EFFORT.to_read:
             break
-        EFFORT.left -= compiled.cost
+        EFFORT.remaining -= compiled.cost
         judged, _ = deciding(compiled, changes, options)
         rows = list(operands_of(judged, options))
         failed = [row for row in rows if row[0].verdict in FAILS]
@@ -199,7 +199,7 @@ def _distance(condition: Condition, part: Part, event: Event, options: Options) 
     with suppress(TooCostlyError):
         match part:
             case Program():
-                sides = compared(part, event, int(min(options.limits.cel_budget, max(EFFORT.left, 0))))
+                sides = compared(part, event, int(min(options.limits.cel_budget, max(EFFORT.remaining, 0))))
                 return _FAR if sides is None else _apart(*sides)
             case CompiledGroup(op="any", entries=entries):
                 each_part = zip(condition.parts, entries, strict=False)
@@ -300,7 +300,7 @@ class Survey:
         self.id = subscription_id
         self.nearest: list[Nearest] = []
         self.seen = self.matched = self.costly = self.ignored = 0
-        self._left: float = effort.UNITS
+        self._remaining: float = effort.UNITS
 
     @property
     def rows(self) -> list[Row]:
@@ -315,9 +315,9 @@ class Survey:
             self.ignored += 1
             return
         self.seen += 1
-        with EFFORT.bounded(self.EACH + self._left):
+        with EFFORT.bounded(self.EACH + self._remaining):
             self._see(number, deciding(self._compiled, changes, self._options)[0])
-            self._left = max(min(self._left, EFFORT.left), 0)
+            self._remaining = max(min(self._remaining, EFFORT.remaining), 0)
 
     def _see(self, number: int, judged: Judgement) -> None:
         rows = list(operands_of(judged, self._options))

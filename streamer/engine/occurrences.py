@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from streamer.cel_eval.operands import likely_paths
 from streamer.core.lint import Finding, FindingCode
-from streamer.core.protocol import Held
+from streamer.core.protocol import StoredForm
 from streamer.engine import value_kinds
 from streamer.engine.hints import MAX_FIELD, MAX_FIELDS, nearest
-from streamer.engine.lint import each_held
+from streamer.engine.lint import each_stored
 from streamer.engine.value_kinds import Values, fields_of_pattern, mismatch
 from streamer.errors import EventError
 from streamer.events.places import resolve
@@ -62,7 +62,7 @@ _Condition: TypeAlias = tuple[str, str, str | None, value_kinds.Needed, Values]
 class _Node:
     """A name that subscriptions use, with the names below it that events have not had so far."""
 
-    seen: bool = False
+    is_present: bool = False
     pending: dict[str, _Node] = field(default_factory=dict)
 
     def ask(self, path: Steps) -> None:
@@ -80,7 +80,7 @@ class _Node:
     def lacks(self, path: Steps) -> bool:
         """Return whether no event has had a path so far."""
         node = self.at(path)
-        return node is not None and not node.seen
+        return node is not None and not node.is_present
 
     def cross_out(self, value: Any, *, through_lists: bool) -> None:
         """Mark the paths below this name that a value has."""
@@ -93,7 +93,7 @@ class _Node:
                 few, many = (node.pending, value) if len(node.pending) < len(value) else (value, node.pending)
                 for name in [name for name in few if name in many]:
                     below = node.pending[name]
-                    below.seen = True
+                    below.is_present = True
                     if not below.pending:
                         del node.pending[name]
                     elif isinstance(value[name], dict | list):
@@ -106,7 +106,7 @@ class _Node:
             node = None if node is None else node.pending.get(name)
             if node is None:
                 return
-            node.seen = True
+            node.is_present = True
         if node is not None:
             node.pending.pop(path[-1], None)
 
@@ -142,7 +142,7 @@ class _Part:
 
 @final
 @dataclass(slots=True)
-class _Asked:
+class _Uses:
     """What subscriptions to one collection, or to every collection, use, and what its events have.
 
     Attributes:
@@ -178,13 +178,13 @@ class Occurrences:
         self._options = engine._options
         layout = self._options.layout
         self.places = [pointer for part in ("data", "before") for pointer in layout.pointers(part)]
-        self._asked: dict[str | None, _Asked] = {}
+        self._uses: dict[str | None, _Uses] = {}
         self._collections: dict[str, None] = {}
-        self._names_left = MAX_NAMES
+        self._name_budget = MAX_NAMES
         self.events = 0
-        self._source_left = MAX_SOURCE
-        for _, members in each_held(engine):
-            uses = self._asked.setdefault(_collection(members), _Asked())
+        self._source_budget = MAX_SOURCE
+        for _, members in each_stored(engine):
+            uses = self._uses.setdefault(_collection(members), _Uses())
             for _, root, path in _paths(members):
                 uses.part(root).ask(path)
 
@@ -200,14 +200,14 @@ class Occurrences:
 
     def _see(self, read: Event) -> None:
         name = read.collection
-        if name is not None and len(name) <= _SHOWN and name not in self._collections and self._names_left:
+        if name is not None and len(name) <= _SHOWN and name not in self._collections and self._name_budget:
             self._collections[name] = None
-            self._names_left -= 1
+            self._name_budget -= 1
         for each in {None, name}:
-            if (uses := self._asked.get(each)) is not None:
+            if (uses := self._uses.get(each)) is not None:
                 self._cross_out(uses, read)
 
-    def _cross_out(self, uses: _Asked, event: Event) -> None:
+    def _cross_out(self, uses: _Uses, event: Event) -> None:
         uses.events += 1
         if event.type is not None:
             uses.types.add(event.type)
@@ -239,15 +239,15 @@ class Occurrences:
         """Store the names in a value, outer ones first; the work is bounded."""
         level: list[tuple[dict[str, Any], Any]] = [(names, value)]
         looks = MAX_FIELDS
-        while level and looks > 0 and self._names_left:
+        while level and looks > 0 and self._name_budget:
             below: list[tuple[dict[str, Any], Any]] = []
             for into, each in level:
                 members = each.items() if isinstance(each, dict) else ()
                 for name, inner in islice(members, max(looks, 0)):
                     if name not in into:
-                        if not self._names_left or len(name) > MAX_FIELD or len(into) >= MAX_FIELDS:
+                        if not self._name_budget or len(name) > MAX_FIELD or len(into) >= MAX_FIELDS:
                             continue
-                        self._names_left -= 1
+                        self._name_budget -= 1
                         into[name] = [] if isinstance(inner, list) and not through_lists else None
                     objects = _objects_in(inner, looks) if through_lists else [inner] if isinstance(inner, dict) else []
                     looks -= 1 + len(objects)
@@ -261,13 +261,13 @@ class Occurrences:
         if not self.events:
             return
         suggestions = _Suggestions(self)
-        for stored, members in each_held(self._engine):
+        for stored, members in each_stored(self._engine):
             for reason in self._of(stored, members, suggestions):
                 yield Finding(FindingCode.NOT_IN_EVENTS, members["id"], reason)
 
-    def _of(self, stored: Held, members: Mapping[str, Any], suggestions: _Suggestions) -> Iterator[str]:
+    def _of(self, stored: StoredForm, members: Mapping[str, Any], suggestions: _Suggestions) -> Iterator[str]:
         name = _collection(members)
-        uses = self._asked.get(name)
+        uses = self._uses.get(name)
         if uses is None:
             return  # another thread has added it
         if not uses.events:
@@ -295,7 +295,7 @@ class Occurrences:
             if (reason := mismatch(_cut(shown), in_cel, needed, values, is_debezium=is_debezium)) is not None:
                 yield f"{place}: {reason}"
 
-    def _kinds(self, stored: Held, members: Mapping[str, Any], uses: _Asked) -> Iterator[_Condition]:
+    def _kinds(self, stored: StoredForm, members: Mapping[str, Any], uses: _Uses) -> Iterator[_Condition]:
         """Yield the conditions that need one kind of value."""
 
         def values(root: str, path: Steps) -> Values:
@@ -307,8 +307,8 @@ class Occurrences:
                 shown = cel_path(root, path)
                 yield place, shown, shown, needed, values(root, path)
         source = members.get("cel", "")
-        if len(source) <= self._source_left and any(values(root, tuple(path)).kind for root, *path in likely_paths(source)):
-            self._source_left -= len(source)
+        if len(source) <= self._source_budget and any(values(root, tuple(path)).kind for root, *path in likely_paths(source)):
+            self._source_budget -= len(source)
             compiled = self._engine._compile(stored)
             for root, path, needed in value_kinds.of_expression(compiled, self._options.limits, values):
                 shown = cel_path(root, path)
@@ -324,7 +324,7 @@ class Occurrences:
                     return cel_path(part, path[len(at) :])
         return None
 
-    def _fields(self, stored: Held) -> frozenset[Steps]:
+    def _fields(self, stored: StoredForm) -> frozenset[Steps]:
         """Return the paths that the expression of a subscription reads."""
         program = self._engine._compile(stored).cel
         return frozenset() if program is None else program.fields
@@ -345,8 +345,8 @@ class _Suggestions:
     """Finds the names in events that are most similar to a missing one; each is searched once, and the total is bounded."""
 
     def __init__(self, occurrences: Occurrences) -> None:
-        self._seen = occurrences
-        self._found: dict[tuple[str | None, str | None, Steps], str] = {}
+        self._occurrences = occurrences
+        self._cache: dict[tuple[str | None, str | None, Steps], str] = {}
 
     def of_collection(self, name: str) -> str:
         """Return the end of a sentence about a missing collection: a similar collection that exists."""
@@ -354,20 +354,20 @@ class _Suggestions:
 
     def of_field(self, collection: str | None, root: str | None, path: Steps) -> str:
         """Return the end of a sentence about a missing field: the name that events have instead, or the reason for none."""
-        names = self._seen._asked[collection].part(root).names
+        names = self._occurrences._uses[collection].part(root).names
         if root is None:
-            return self._looked_up((collection, root, path), lambda: _near_field(path, names, self._seen.places))
+            return self._looked_up((collection, root, path), lambda: _near_field(path, names, self._occurrences.places))
         return self._looked_up((collection, root, path), lambda: _instead(root, path, names))
 
     def _looked_up(self, key: tuple[str | None, str | None, Steps], look: Callable[[], str]) -> str:
-        if key not in self._found:
-            if len(self._found) == MAX_SUGGESTIONS:
+        if key not in self._cache:
+            if len(self._cache) == MAX_SUGGESTIONS:
                 return ""
-            self._found[key] = look()
-        return self._found[key]
+            self._cache[key] = look()
+        return self._cache[key]
 
     def _near_collection(self, name: str) -> str:
-        near = get_close_matches(name[:_SHOWN], self._seen._collections, 1)
+        near = get_close_matches(name[:_SHOWN], self._occurrences._collections, 1)
         return f"; {_quoted(near[0])} is" if near else ""
 
 
