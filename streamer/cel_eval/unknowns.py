@@ -78,7 +78,7 @@ def some(value: Value) -> Value:
 _ABSENT: Final = frozenset({CelReason.NO_SUCH_FIELD, CelReason.INDEX_OUT_OF_RANGE})
 
 
-def found_or_none(result: Value, *operands: Value) -> Value:
+def result_or_none(result: Value, *operands: Value) -> Value:
     """Return the result of a select or an index of *operands* as an optional: none if only the member is missing."""
     if result is UNKNOWN:
         return result
