@@ -489,11 +489,11 @@ class _Variables(EnvSettingsSource):
     """Reads a mapping of variables. Lists and mappings in them are YAML as in a file, so they may be JSON."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
-        self._given = variables
+        self._variables = variables
         super().__init__(_Settings)
 
     def _load_env_vars(self) -> Mapping[str, str | None]:
-        return {name.lower(): None if value == "null" else value for name, value in self._given.items()}
+        return {name.lower(): None if value == "null" else value for name, value in self._variables.items()}
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         return _plain_yaml(value)
