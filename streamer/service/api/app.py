@@ -43,7 +43,7 @@ from streamer.service.api.live import Watched, Watcher
 from streamer.service.api.oidc import Provider
 from streamer.service.api.problems import MEDIA_TYPE, Problem, refuse_unknown
 from streamer.service.api.route import Route
-from streamer.service.api.routes import Found, find
+from streamer.service.api.routes import Endpoint, find
 from streamer.service.api.streams import Stream, Streams, Wanted
 from streamer.service.api.tokens import DEV, Token, Tokens
 from streamer.service.tenants.loading import Loading
@@ -307,7 +307,13 @@ class App:
         raise Problem("loading", "it loads its subscriptions; /readyz reports how far it is", headers={"Retry-After": "5"})
 
     async def _handled(
-        self, request: Request, endpoint: Found, route: Route, token: Token, tenant: str | None, noted: MutableMapping[str, str]
+        self,
+        request: Request,
+        endpoint: Endpoint,
+        route: Route,
+        token: Token,
+        tenant: str | None,
+        noted: MutableMapping[str, str],
     ) -> Answer:
         query = _query(request, route)
         if (named := query.pop("tenant", None)) is not None:
@@ -323,7 +329,7 @@ class App:
             path={name: _decoded(value) for name, value in endpoint.values.items()},
             query=query,
             headers={name: value for name in _HEEDED if (value := _joined(request, name)) is not None},
-            chosen=_chosen(request, route),
+            answer_type=_answer_type(request, route),
             media_type=_media_type(request, route),
             body=await self._body(request, route, noted),
             token=token,
@@ -456,7 +462,7 @@ def _joined(request: Request, name: str) -> str | None:
     return ", ".join(values) if values else None
 
 
-def _chosen(request: Request, route: Route) -> str:
+def _answer_type(request: Request, route: Route) -> str:
     """Return the media type of the answer. Raises Problem if none of the accepted types is available."""
     accepted = _joined(request, "accept")
     if accepted is None or not accepted.strip():

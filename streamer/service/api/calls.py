@@ -84,7 +84,7 @@ class Call:
         path: the values for the braces in the route's path.
         query: values of the given parameters.
         headers: `if-match`, `if-none-match` and `last-event-id`, if given.
-        chosen: the media type of the answer.
+        answer_type: the media type of the answer.
         tenant: the tenant that it is about; None for an administrator's that names none.
     """
 
@@ -94,7 +94,7 @@ class Call:
     headers: Mapping[str, str]
     body: bytes
     media_type: str
-    chosen: str
+    answer_type: str
     token: Token
     tenant: str | None
 

@@ -123,7 +123,7 @@ class Asking:
             raise Problem("event", f"the record is not a change: {ignored}")
         whose = self._of_one(call)
         if "id" in question:
-            each = self._held(whose, question["id"].value)
+            each = self._stored(whose, question["id"].value)
         else:
             each = claimed(named(question["subscription"].text, "given"), whose.whose)
         # The default tenant is only for the subscription. An administrator's event names its own tenant, as in `match`.
@@ -152,13 +152,13 @@ class Asking:
 
     def _explained(self, each: Written, event: bytes, tenant: str | None) -> Explanation:
         engine = Engine._of(self._options)
-        return explain(each.id, lambda _: engine._compile(each.held), event, self._options, tenant)
+        return explain(each.id, lambda _: engine._compile(each.source), event, self._options, tenant)
 
     def _of_one(self, call: Call) -> Call:
         """Return the call with a tenant: its own, or the default one."""
         return call if call.tenant is not None else replace(call, tenant=self._default)
 
-    def _held(self, call: Call, subscription_id: Any) -> Written:
+    def _stored(self, call: Call, subscription_id: Any) -> Written:
         """Return a stored subscription. Raises Problem and Declined."""
         if not isinstance(subscription_id, str) or not is_unicode(subscription_id):
             raise Problem("bad-request", "id: expected some text")
@@ -193,13 +193,13 @@ class Asking:
 
     def plan(self, call: Call) -> Answer:
         """See the route."""
-        each = self._held(call, call.path["id"])
+        each = self._stored(call, call.path["id"])
         try:
             plan = self._engine.plan(inside(call.whose, each.id))
         except UnknownSubscriptionError:
             # It is paused, so the service's engine does not have it.
             aside = Engine._of(self._options)
-            aside.add(each.held)
+            aside.add(each.source)
             plan = aside.plan(inside(call.whose, each.id))
         return answer({"tenant": call.whose, "id": each.id, **_under_its_id(plan.to_dict(), each.id)})
 
@@ -244,7 +244,7 @@ class Asking:
         try:
             draft = self._draft(text, call.whose, stored_id)
             engine = Engine._of(self._options)
-            engine.add(draft.held)
+            engine.add(draft.source)
         except json.JSONDecodeError as error:
             errors = [{"reason": f"no JSON: {error.msg}", "line": error.lineno, "column": error.colno}]
             return answer({"good": False, "errors": errors, "findings": []})
@@ -274,8 +274,8 @@ class Asking:
         before = None
         if row is not None:
             before = Engine._of(self._options)
-            before.add(written(row.text, call.whose).held)
-        parsed: Subscription = parse_subscription(draft.held)
+            before.add(written(row.text, call.whose).source)
+        parsed: Subscription = parse_subscription(draft.source)
         collection = None if parsed.collection in (None, EVERY) else parsed.collection
         tenant = None if call.whose == EVERY else call.whose
         events = [each for each in self._events.last(tenant, collection, MOST) if each.ignored is None]
@@ -317,7 +317,7 @@ class Asking:
             else:
                 errors.append({"line": number, **members(each)})
         engine = Engine._of(self._options)
-        for error in engine.add_many((each.held for each in good), on_error="skip").errors:
+        for error in engine.add_many((each.source for each in good), on_error="skip").errors:
             assert error.index is not None
             errors.append({"line": lines[good[error.index].id], **members(error)})
         findings = []
@@ -348,13 +348,13 @@ class _Walk:
             at = outside(self.at)[1] if tenant == begin else ""
             for row in self._subscriptions.each(tenant, (tenant, at)):
                 self.at, passed = inside(tenant, row.id), passed + 1
-                if self._is_asked(row.text):
+                if self._is_candidate(row.text):
                     yield self.at
                 if passed == _PASSED:
                     return
         self.is_at_end = True
 
-    def _is_asked(self, text: bytes) -> bool:
+    def _is_candidate(self, text: bytes) -> bool:
         try:
             collection = json.loads(text).get("collection")
         except (RecursionError, ValueError):

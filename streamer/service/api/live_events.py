@@ -43,7 +43,7 @@ class Watching:
         items, more = matching[:limit], len(matching) > limit
         after = call.cursor(items[-1].number) if more else None
         body = {"items": [shown(event, is_all=is_all) for event in items], "next": after}
-        return answer(body if not is_all else body | {"came": self._events.came, "taken": self._events.taken})
+        return answer(body if not is_all else body | {"came": self._events.came, "taken": self._events.recorded})
 
     def get_event(self, call: Call) -> Answer:
         """See the route."""

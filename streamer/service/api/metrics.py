@@ -44,7 +44,7 @@ class ApiCounts(Collector):
             names.REQUESTS: self._app.counts.copy(),
             names.CONNECTIONS: {(): len(door)},
             names.CLOSED: {(reason,): count for reason, count in door.refused.copy().items()},
-            names.HELD: {(): totals["held"]},
+            names.STORED: {(): totals["held"]},
             names.PAUSED: {(): totals["paused"]},
             names.EXPIRING: expiring,
             names.EXPIRED: {(): self._subscriptions.expired},

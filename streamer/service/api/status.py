@@ -205,8 +205,8 @@ class Status:
         for name, each in values.items():
             lags[names.LAG_BYTES if each.unit == "bytes" else names.LAG_MESSAGES][name,] = each.end - each.read
             seconds[name,] = self._behind_for(name, each)
-            if each.kept is not None:
-                slots[name,] = each.kept
+            if each.log_bytes is not None:
+                slots[name,] = each.log_bytes
         room: dict[tuple[str, ...], float] = {("spool",): self._pipeline.spool_used}
         with suppress(ServiceError):
             room |= {(part,): share for part, share in self._used().items()}

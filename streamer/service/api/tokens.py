@@ -224,7 +224,7 @@ class Tokens:
 
     def __init__(self, path: Path | None, lent: Mapping[str, Token] | None = None) -> None:
         self._path, self._lent = path, {} if lent is None else lent
-        self._seen = self._mark()
+        self._last_mark = self._mark()
         self._tokens = {} if path is None else {token.id: token for token in read(path)}
         self.used: dict[str, str] = {}
 
@@ -256,9 +256,9 @@ class Tokens:
         return self._tokens.get(id_) or self._lent.get(id_)
 
     def _look(self) -> None:
-        if (mark := self._mark()) != self._seen and self._path is not None:
+        if (mark := self._mark()) != self._last_mark and self._path is not None:
             # An invalid file is read again only after its next change.
-            self._seen = mark
+            self._last_mark = mark
             try:
                 before, self._tokens = self._tokens, {token.id: token for token in read(self._path)}
                 self._note_changes(before)

@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 @final
 @dataclass(slots=True)
-class Taken:
+class BatchEvents:
     """The events of a batch. The place of an event is computed on demand.
 
     Attributes:
@@ -83,11 +83,11 @@ class Taken:
         return Place(record, self.batch.positions(record), index, key)
 
 
-def taken(decode: Decoder | None, batch: Batch) -> Taken:
+def events_of(decode: Decoder | None, batch: Batch) -> BatchEvents:
     """Return the events of a batch; *decode* is None if each record is an event."""
     records = batch.records
     if decode is None and Refused not in set(map(type, records)):
-        return Taken(batch, cast("list[bytes]", records))
+        return BatchEvents(batch, cast("list[bytes]", records))
     texts: list[bytes] = []
     places: list[tuple[int, int, str | None]] = []
     refused: list[tuple[Place, EventError]] = []
@@ -103,7 +103,7 @@ def taken(decode: Decoder | None, batch: Batch) -> Taken:
         for index, (text, own) in enumerate(events):
             texts.append(text)
             places.append((number, index, own))
-    return Taken(batch, texts, refused, places)
+    return BatchEvents(batch, texts, refused, places)
 
 
 def _key_of(batch: Batch, record: int) -> str | None:

@@ -40,7 +40,7 @@ _LONGEST: Final = 8 * 1024 * 1024
 #: The most schemas that a schema refers to, directly or not.
 _MOST_REFERENCES: Final = 1000
 #: The most decoders that are kept, one for each schema.
-_MOST_KEPT: Final = 10_000
+_MOST_CACHED: Final = 10_000
 _JSON: Final = "application/vnd.schemaregistry.v1+json, application/json"
 #: The registry's names of the encodings. It leaves the name out for Avro.
 _TYPES: Final[Mapping[Encoding, str]] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
@@ -229,19 +229,19 @@ class Messages:
                 reason = f"{what}: expected {encoding} behind byte 0 and the four bytes of a schema's id, not {_begin(message)}"
                 raise EventError(EventCode.BAD_VALUE, reason, offset=0)
             length = size
-            read = self._readers.get(message[:length]) or self._found(message[:length], encoding, what)
+            read = self._readers.get(message[:length]) or self._new_reader(message[:length], encoding, what)
         if read.encoding != encoding:
             raise self._of_another(read.encoding, encoding, what, message[:length])
         return read.read(message[length:]), read.columns
 
-    def _found(self, prefix: bytes, encoding: Encoding, what: str) -> _Read:
+    def _new_reader(self, prefix: bytes, encoding: Encoding, what: str) -> _Read:
         now, identity = time.monotonic(), _identity(prefix)
         until, known = self._refused.get(prefix, (0.0, None))
         if known is not None and now < until:
             raise EventError(known.code, known.reason)
         try:
             reader = _made(self.schema_of(identity))
-            if len(self._readers) >= _MOST_KEPT:
+            if len(self._readers) >= _MOST_CACHED:
                 self._readers.clear()
             self._readers[prefix] = reader
             self._refused.pop(prefix, None)
@@ -255,7 +255,7 @@ class Messages:
         except ValueError as error:
             reason = f"{what}: the schema of id {identity} cannot be read: {error}"
         refused = EventError(EventCode.BAD_VALUE, reason)
-        if len(self._refused) >= _MOST_KEPT:
+        if len(self._refused) >= _MOST_CACHED:
             self._refused.clear()
         self._refused[prefix] = now + UNKNOWN, refused
         raise refused

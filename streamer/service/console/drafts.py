@@ -255,7 +255,7 @@ def _agreed(text: str, fields: Fields | None) -> str:
     return " ".join(hashlib.sha256(each.encode(errors="surrogatepass")).hexdigest()[:32] for each in (text, repr(fields)))
 
 
-def taken(form: Mapping[str, str]) -> Draft:
+def of_form(form: Mapping[str, str]) -> Draft:
     """Return a draft of the submitted page: text and form agree again, or it has the reason."""
     text, do = form.get("text", "").replace("\r\n", "\n"), form.get("do", "")
     if "rows" not in form or do == "take_text":

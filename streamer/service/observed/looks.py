@@ -33,7 +33,7 @@ class _Look(Generic[_T]):
     def __init__(self, read: Callable[[], _T]) -> None:
         self.read = read
         self.wanted = self.done = 0
-        self.found: Callable[[], _T] | None = None
+        self.answer: Callable[[], _T] | None = None
         self.at = 0.0
 
 
@@ -77,7 +77,7 @@ class Looks:
             patience = PATIENCE if self._busy_since is None else max(self._busy_since + PATIENCE - now, 0.0)
             self._changed.notify_all()
             self._changed.wait_for(lambda: look.done >= wanted or self._is_over, patience)
-            value, age = look.found, time.monotonic() - look.at
+            value, age = look.answer, time.monotonic() - look.at
         if value is None or age > STALE:
             raise ServiceError("the store does not answer")
         return value()
@@ -104,7 +104,7 @@ class Looks:
             wanted, self._busy_since = look.wanted, time.monotonic()
         value = _read(look.read)
         with self._changed:
-            look.done, look.found, look.at, self._busy_since = wanted, value, time.monotonic(), None
+            look.done, look.answer, look.at, self._busy_since = wanted, value, time.monotonic(), None
             self._changed.notify_all()
 
 

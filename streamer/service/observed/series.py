@@ -57,11 +57,11 @@ class Series:
         self._rings: dict[Name, array[float]] = {}
         self._buckets: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[float, float]]] = {}
         self._count = 0
-        self.left_out = 0
+        self.dropped = 0
 
     def take(self) -> None:
         """Add a sample of the current values."""
-        values = dict(self._found())
+        values = dict(self._current())
         with self._lock:
             at = self._count % POINTS
             self._times[at] = time.time()
@@ -77,9 +77,9 @@ class Series:
                     ring_of = self._rings[name] = array("d", [_NOTHING]) * POINTS
                 ring_of[at] = value
             self._count += 1
-            self.left_out = omitted
+            self.dropped = omitted
 
-    def _found(self) -> Iterator[tuple[Name, float]]:
+    def _current(self) -> Iterator[tuple[Name, float]]:
         for family in self._read():
             if not family.name.startswith(_OURS):
                 continue
@@ -128,7 +128,7 @@ class Series:
             "every_s": EVERY * step,
             "at": [round(times[at], 3) for at in points],
             "series": series,
-            "series_left_out": self.left_out,
+            "series_left_out": self.dropped,
         }
 
 

@@ -37,7 +37,7 @@ _LOGGER: Final = logging.getLogger("streamer.service")
 
 @final
 @dataclass
-class Found:
+class Report:
     """The results of the check.
 
     Attributes:
@@ -81,20 +81,20 @@ class Found:
         return self.loaded.error(place, reason)
 
 
-def check(loaded: Loaded, *, dev: bool = False) -> Found:
+def check(loaded: Loaded, *, dev: bool = False) -> Report:
     """Return all faults that would prevent a service from starting.
 
     Args:
         dev: whether the API would run without tokens.
     """
-    config, report = loaded.config, Found(loaded)
+    config, report = loaded.config, Report(loaded)
     with report.at():
         fitting(loaded, dev=dev)
     with report.at("subscriptions"):
         subscriptions, places = subscription_files.read(loaded)
         engine = Engine.from_config(build.of_engine(config))
         mine, of_mine = Shard.of(config).mine(subscriptions, places)
-        subscription_files.put(engine, loaded, (each.held for each in mine), of_mine)
+        subscription_files.put(engine, loaded, (each.source for each in mine), of_mine)
         report.subscriptions = len(engine)
     positions = _store(report)
     for name, source in sources.sources_of(config).items():
@@ -118,7 +118,7 @@ def check(loaded: Loaded, *, dev: bool = False) -> Found:
     return report
 
 
-def _store(report: Found) -> dict[str, dict[str, str]]:
+def _store(report: Report) -> dict[str, dict[str, str]]:
     """Check the store; return the confirmed positions of each source."""
     place = place_of(report.loaded.config)
     where = ("store", "dsn") if report.loaded.config.store.dsn is not None else ("service", "data_dir")
@@ -132,7 +132,7 @@ def _store(report: Found) -> dict[str, dict[str, str]]:
     return positions
 
 
-def _api(report: Found, section: Api, *, dev: bool) -> None:
+def _api(report: Report, section: Api, *, dev: bool) -> None:
     """Check the packages, files and the port of the API."""
     try:
         with report.at("api"), needed("the API needs jinja2, starlette and uvicorn", "service"):

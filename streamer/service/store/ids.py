@@ -36,13 +36,13 @@ class Written(NamedTuple):
 
     Attributes:
         text: the original text.
-        held: the text for the engine.
+        source: the text for the engine.
     """
 
     tenant: str
     id: str
     text: bytes
-    held: bytes | Subscription
+    source: bytes | Subscription
 
 
 def inside(tenant: str, subscription_id: str) -> str:
@@ -98,7 +98,7 @@ def stored(tenant: str, subscription_id: str, text: bytes, most_bytes: int) -> b
         head = f'{{"id":{_TEXT(inside(tenant, subscription_id))},"tenant":{_TEXT(tenant)}'.encode()
         if len(whole := head + text[first.end() :]) <= most_bytes:
             return whole
-    return written(text, tenant).held
+    return written(text, tenant).source
 
 
 def named(text: bytes, subscription_id: str) -> bytes:

@@ -80,12 +80,12 @@ class _Sent(Generic[T]):
 
     Attributes:
         number: identifies the change.
-        found: the result of the change.
+        outcome: the result of the change.
         took_place: whether the server has confirmed it, after a check.
     """
 
     number: int
-    found: T
+    outcome: T
     took_place: bool = False
 
 
@@ -177,7 +177,7 @@ class Postgres:
             self._ask(connection)
             if sent:
                 if sent[0].took_place:
-                    return sent[0].found
+                    return sent[0].outcome
                 sent.clear()
             with connection.cursor() as cursor:
 

@@ -25,7 +25,7 @@ from streamer.service import faults
 from streamer.service.connectors.protocols import Wrong
 from streamer.service.store import lanes, positions
 from streamer.service.store.database import Execute, Fenced
-from streamer.service.store.lanes import HELD, OLDEST_OF, WAITING, WAITING_OF, lanes_of, range_of, runs, waiting_of
+from streamer.service.store.lanes import BACKLOG, OLDEST_OF, WAITING, WAITING_OF, lanes_of, range_of, runs, waiting_of
 from streamer.service.store.letters import (
     BY_REASON,
     FORGET_OLDEST,
@@ -327,7 +327,7 @@ class Store:
         lane = self.lane(name)
         # Other writers have finished by then, or find the lane deleted: no message is left for the next lane of its number.
         execute("DELETE FROM lanes WHERE number = ? AND mark = ?", (lane.number, lane.mark))
-        (totals,) = execute(HELD, range_of(lane)).fetchall()
+        (totals,) = execute(BACKLOG, range_of(lane)).fetchall()
         execute("DELETE FROM spool WHERE number > ? AND number < ?", range_of(lane))
         execute("UPDATE dead_letters SET spooled = NULL WHERE sink = ?", (name,))
         self._lanes.pop(name, None)
@@ -343,13 +343,13 @@ class Store:
         """Return number, bytes and time of the oldest messages of a lane."""
         return self.database.rows(OLDEST_OF, *range_of(lane), most, patient=True)
 
-    def held(self, lane: Lane, after: int = 0) -> tuple[int, int, int]:
+    def backlog(self, lane: Lane, after: int = 0) -> tuple[int, int, int]:
         """Return the number of messages for a sink, from the first after a number, with their bytes and matches.
 
         A shared store counts only up to the lane's known end: later messages count at the next look.
         """
         end = lane.last + 1 if self.database.is_shared else range_of(lane)[1]
-        ((messages, size, matches),) = self.database.rows(HELD, max(after, lane.first), end, patient=True)
+        ((messages, size, matches),) = self.database.rows(BACKLOG, max(after, lane.first), end, patient=True)
         return int(messages), int(size), int(matches)
 
     def lanes(self) -> list[tuple[str, int, int]]:

@@ -87,7 +87,7 @@ class Room:
 
     tenant: str
     most: Amount
-    held: Amount
+    stored: Amount
     counted: int
     largest: int
 
@@ -317,17 +317,17 @@ class Table:
 def _change(version: int, row: Stored, before: Stored | None, now: int, who: str) -> Change | None:
     """Return the log entry for a row that was written; None if only its lease was renewed."""
     if before is None or before.text != row.text:
-        return Change(version, row.tenant, row.id, now, who, "put", None if before is None else _kept(before))
+        return Change(version, row.tenant, row.id, now, who, "put", None if before is None else _logged_text(before))
     if before.paused != row.paused:
         return Change(version, row.tenant, row.id, now, who, "pause" if row.paused else "resume")
     return None
 
 
 def _deletion(version: int, row: Stored, now: int, who: str) -> Change:
-    return Change(version, row.tenant, row.id, now, who, "delete", _kept(row))
+    return Change(version, row.tenant, row.id, now, who, "delete", _logged_text(row))
 
 
-def _kept(row: Stored) -> bytes:
+def _logged_text(row: Stored) -> bytes:
     return row.text if len(row.text) <= changes.MOST_TEXT else b""
 
 
@@ -364,7 +364,7 @@ def _check_room(execute: Execute, room: Room, last: int) -> None:
     """Raise Moved if a tenant exceeds its quota, counting the writes of other processes up to the version *last*."""
     # Each version adds one subscription at most, so a tenant that is far from its quota need not be counted.
     others = last - room.counted
-    if any(others * one > most - amount for one, most, amount in zip((1, 1, room.largest), room.most, room.held, strict=True)):
+    if any(others * one > most - amount for one, most, amount in zip((1, 1, room.largest), room.most, room.stored, strict=True)):
         (amounts,) = execute(f"SELECT {_AMOUNT} FROM subscriptions WHERE tenant = ?", (room.tenant,)).fetchall()
         if any(int(amount) > most for amount, most in zip(amounts, room.most, strict=True)):
             raise Moved

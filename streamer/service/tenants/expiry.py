@@ -33,7 +33,7 @@ class Upkeep:
     """
 
     def __init__(self, table: Table, expire: Callable[[], object], retention: Callable[[], tuple[timedelta, int | None]]) -> None:
-        self._table, self._expire, self._kept = table, expire, retention
+        self._table, self._expire, self._retention = table, expire, retention
         self._lock = Lock()
         self._wake = threading.Event()
         self._is_closed = False
@@ -74,7 +74,7 @@ class Upkeep:
                     wait = 0.0
                 if time.monotonic() - self._trimmed >= _TRIM:
                     self._trimmed = time.monotonic()
-                    self._table.trim(milliseconds() - int(self._kept()[0].total_seconds() * 1000))
+                    self._table.trim(milliseconds() - int(self._retention()[0].total_seconds() * 1000))
                 if time.monotonic() - self._limited >= LIMIT:
                     self._limited = time.monotonic()
                     self.limit_history()
@@ -93,7 +93,7 @@ class Upkeep:
         Raises:
             ServiceError: the store failed.
         """
-        if (most := self._kept()[1]) is None:
+        if (most := self._retention()[1]) is None:
             return
         with self._lock:
             tenants, self._logged = self._logged, set()

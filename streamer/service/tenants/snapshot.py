@@ -75,7 +75,7 @@ class _Unfit(Exception):
     """The reason for which a snapshot is not used, or not written."""
 
 
-class _Held(NamedTuple):
+class _Image(NamedTuple):
     """The file of versions. *ids* has the id of each subscription in the engine, a line of JSON each."""
 
     head: Mapping[str, Any]
@@ -193,7 +193,7 @@ class EngineSnapshot:
             raise _Unfit("several subscriptions of the store have one version")
         return wanted
 
-    def _read(self) -> _Held:
+    def _read(self) -> _Image:
         content = (self._directory / VERSIONS).read_bytes()
         versions = array("q")
         try:
@@ -206,7 +206,7 @@ class EngineSnapshot:
             raise _Unfit(f"{VERSIONS} is damaged") from None
         if snapshot.checksum(rest).hex() != total or len(versions) != count:
             raise _Unfit(f"{VERSIONS} is damaged")
-        return _Held(head, versions, rest[8 * count :])
+        return _Image(head, versions, rest[8 * count :])
 
     # Writing
 

@@ -44,14 +44,14 @@ class Watch:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._seen = self._taken = self._marks()
+        self._last_marks = self._current_marks = self._marks()
 
     def is_due(self) -> bool:
         """Return whether the files have changed since the last True, and are the same as at the previous call."""
-        before, self._seen = self._seen, self._marks()
-        if self._seen != before or self._seen == self._taken:
+        before, self._last_marks = self._last_marks, self._marks()
+        if self._last_marks != before or self._last_marks == self._current_marks:
             return False
-        self._taken = self._seen
+        self._current_marks = self._last_marks
         return True
 
     def _marks(self) -> list[tuple[str, int, int, int]]:

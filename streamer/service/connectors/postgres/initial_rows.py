@@ -13,7 +13,7 @@ from psycopg import pq, sql
 from streamer.cdc.pgoutput import Column, Table, converter, named_converter
 from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.errors import EventError
-from streamer.service.connectors.lines import KEPT
+from streamer.service.connectors.lines import MOST_REFUSED
 from streamer.service.connectors.protocols import Batch, Record, Refused
 
 #: The rows of a table that are read at once.
@@ -61,7 +61,7 @@ def rows_of(
                         records.append(text)
                     except EventError as error:
                         whole = b"\t".join(value or b"" for value in values)
-                        records.append(Refused(error, whole[:KEPT], len(whole)))
+                        records.append(Refused(error, whole[:MOST_REFUSED], len(whole)))
                         key = None
                     row_keys.append(key)
                 if not records:
