@@ -94,7 +94,7 @@ def reader(schema: str, references: Mapping[str, str]) -> Callable[[bytes], Any]
     types: dict[tuple[int, ...], tuple[Any, _Conversion]] = {}
     messages = _Messages()
 
-    def found(indexes: tuple[int, ...]) -> tuple[Any, _Conversion]:
+    def look_up(indexes: tuple[int, ...]) -> tuple[Any, _Conversion]:
         nested = list(file.message_types_by_name.values())
         descriptor = None
         for index in indexes:
@@ -107,7 +107,7 @@ def reader(schema: str, references: Mapping[str, str]) -> Callable[[bytes], Any]
 
     def read(record: bytes) -> Any:
         indexes, at = _indexes(record)
-        made, convert = types.get(indexes) or found(indexes)
+        made, convert = types.get(indexes) or look_up(indexes)
         message = made()
         try:
             message.ParseFromString(record[at:])
