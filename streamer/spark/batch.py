@@ -34,7 +34,7 @@ from streamer.events.format_options import with_options
 from streamer.events.layout import EventLayout, FormatName, layout_of
 from streamer.sizes import format_size
 from streamer.spark import broadcast, cogroup, files, members, schema, tables
-from streamer.spark.call import Given, Subscriptions
+from streamer.spark.call import Call, Subscriptions
 from streamer.spark.compat import is_frame
 from streamer.spark.result import SparkMatches
 from streamer.spark.worker import COUNTS, EVENT, Pass
@@ -142,7 +142,7 @@ def match_events(
         raise TypeError(f"subscription_col: only a DataFrame has columns, not {type(subscriptions).__name__}")
     if is_frame(subscriptions):
         subscriptions = members.texts_of(subscriptions, subscription_col, extra)
-    call = Given.of(spark, subscriptions, engine_options)
+    call = Call.of(spark, subscriptions, engine_options)
     way, reason = _choose(call, strategy, broadcast_bytes)
     logger.info("match_events: %s, because %s", way, reason)
     version = None
@@ -198,7 +198,7 @@ def check_options(names: Iterable[str]) -> None:
             )
 
 
-def _choose(call: Given, strategy: Strategy, most: int) -> tuple[Literal["broadcast", "cogroup"], str]:
+def _choose(call: Call, strategy: Strategy, most: int) -> tuple[Literal["broadcast", "cogroup"], str]:
     # An event goes to the worker of its tenant and collection, and the changes of a record may have several.
     is_apart = Options.checked(**call.options).layout.has_changes
     if is_apart and strategy == "cogroup":

@@ -52,33 +52,33 @@ from streamer import _backend
 from streamer.core.snapshot import read_directory, read_texts
 from streamer.errors import BulkSubscriptionError, StreamerError, SubscriptionError
 from streamer.spark import schema
-from streamer.spark.broadcast import Held
+from streamer.spark.broadcast import Copy
 from streamer.spark.cogroup_worker import (
     BODY,
     CHANGED,
     KEY,
     KIND_BITS,
     KINDS,
+    NOTE,
     PART,
     SALTED,
     SPLIT_SCHEMA,
-    TOLD,
     Salts,
     Split,
+    as_note,
     build_parts,
     build_snapshot,
     by_groups,
     carry_subscriptions,
     name_subscriptions,
+    of_note,
     route,
     split_subscriptions,
     splits_in,
-    told,
     touch,
-    untold,
 )
 from streamer.spark.compat import texts_frame
-from streamer.spark.files import Kept, carry, keep, new_file, release
+from streamer.spark.files import StoredFile, carry, keep, new_file, release
 from streamer.spark.parts import SALTS, Parts, Writer
 from streamer.spark.pregrouped import by_parts
 from streamer.spark.worker import EVENT, Pass, by_reading, by_snapshot, inner
@@ -153,11 +153,11 @@ class Prepared:
     texts: DataFrame
     options: dict[str, Any]
     numbers: CogroupOptions
-    parts: Kept
+    parts: StoredFile
     grouped: bool
     splits: tuple[Split, ...]
     in_place: frozenset[int] = frozenset()
-    snapshot: Kept | None = None
+    snapshot: StoredFile | None = None
     salts: Salts = field(default_factory=dict)
     touched: bytes = b""
 
@@ -166,7 +166,7 @@ class Prepared:
         release(spark, self.parts, self.snapshot)
 
 
-def texts_of(spark: SparkSession, copy: Held) -> DataFrame:
+def texts_of(spark: SparkSession, copy: Copy) -> DataFrame:
     """Return the subscriptions of a snapshot in a column `text`."""
     directory = copy.directory
     texts = [text.decode() for text in read_texts(directory, range(len(directory.sections)))]
@@ -174,7 +174,7 @@ def texts_of(spark: SparkSession, copy: Held) -> DataFrame:
 
 
 def prepare(
-    choice: schema.Chosen,
+    choice: schema.Choice,
     texts: DataFrame,
     options: dict[str, Any],
     numbers: CogroupOptions,
@@ -200,7 +200,7 @@ def prepare(
     if any(row["errors"] for row in large):
         _refuse_bad([row["error"] for row in named.where("error is not null").limit(MOST_ERRORS).collect()])
     twice = named.groupBy("id").count().where("count > 1").limit(MOST_ERRORS).collect()
-    _refuse_bad([told(SubscriptionError(f"its id is there {row['count']} times", subscription_id=row["id"])) for row in twice])
+    _refuse_bad([as_note(SubscriptionError(f"its id is there {row['count']} times", subscription_id=row["id"])) for row in twice])
     splits = tuple((row["tenant"], row["collection"], -(-row["count"] // numbers.subscriptions_per_task)) for row in large)
     placed = texts.mapInArrow(split_subscriptions(options, backend, splits), SPLIT_SCHEMA)
     fp_rate = numbers.fp_rate if numbers.prune else None
@@ -209,7 +209,7 @@ def prepare(
     if grouped:
         return prepared
     request = Pass(EVENT, (), False, "matches", False, backend)
-    counted = choice.given.select(EVENT).mapInArrow(
+    counted = choice.events_frame.select(EVENT).mapInArrow(
         touch(request, options, parts.name, prune=numbers.prune), f"{PART} bigint, events bigint"
     )
     touched = bytearray()
@@ -228,7 +228,7 @@ def prepare(
         if row["partitions"] is not None:
             hot.append(Hot(events_of_part, part_number, row["partitions"]))
     shipped = Parts(str(parts.path))
-    if in_place := chosen_in_place(hot, shipped, numbers.subscriptions_in_place, read):
+    if in_place := parts_in_place(hot, shipped, numbers.subscriptions_in_place, read):
         count = sum(map(shipped.subscriptions, in_place))
         local = placed.mapInArrow(splits_in(parts.name, in_place), SPLIT_SCHEMA)
         prepared = replace(prepared, in_place=in_place, snapshot=_ship_snapshot(local, count, options, backend))
@@ -256,7 +256,7 @@ class Hot:
     partitions: Sequence[int]
 
 
-def chosen_in_place(hot: Iterable[Hot], parts: Parts, most: int, read: int) -> frozenset[int]:
+def parts_in_place(hot: Iterable[Hot], parts: Parts, most: int, read: int) -> frozenset[int]:
     """Choose the parts that are matched in place: the hottest that have at most *most* subscriptions together.
 
     The result is empty if these parts get too few of the *read* events: matching in place looks at all events a second time.
@@ -310,19 +310,21 @@ def spread(hot: Iterable[tuple[int, int, Sequence[int]]]) -> dict[int, range]:
     return salts
 
 
-def plan(prepared: Prepared, choice: schema.Chosen, request: Pass) -> DataFrame:
+def plan(prepared: Prepared, choice: schema.Choice, request: Pass) -> DataFrame:
     """Plan one pass over events; no job is run."""
     result = schema.result(request, choice)
     if request.want == "rejected":
-        return choice.given.mapInArrow(by_reading(request, prepared.options), result)
+        return choice.events_frame.mapInArrow(by_reading(request, prepared.options), result)
     numbers = prepared.numbers
     if prepared.grouped:
         run = by_parts(request, prepared.options, prepared.parts.name, numbers.subscriptions_per_task, prune=numbers.prune)
-        return choice.given.mapInArrow(run, result)
+        return choice.events_frame.mapInArrow(run, result)
     # Every row of the shuffle: its group and kind in one key, what it carries. Only under `all` are there others than
     # subscriptions and events.
-    own_fields = [StructField(name, field.dataType) for name, field in zip(inner(len(choice.kept)), choice.kept, strict=True)]
-    carried = [*([StructField(TOLD, BinaryType())] if request.want == "all" else []), *own_fields]
+    own_fields = [
+        StructField(name, field.dataType) for name, field in zip(inner(len(choice.carried)), choice.carried, strict=True)
+    ]
+    carried = [*([StructField(NOTE, BinaryType())] if request.want == "all" else []), *own_fields]
     shuffled = _routed(prepared, choice, request, carried).union(_copies(prepared, request.backend, carried))
     by = () if numbers.partitions is None else (numbers.partitions,)
     # The group itself is hashed, as `_partitions_of_salts` does.
@@ -332,13 +334,13 @@ def plan(prepared: Prepared, choice: schema.Chosen, request: Pass) -> DataFrame:
     if prepared.snapshot is None:
         return shuffled_matches
     in_place = by_snapshot(request, prepared.snapshot.name, functions=prepared.options.get("cel_functions"), counting=False)
-    return choice.given.mapInArrow(in_place, result).union(shuffled_matches)
+    return choice.events_frame.mapInArrow(in_place, result).union(shuffled_matches)
 
 
-def _routed(prepared: Prepared, choice: schema.Chosen, request: Pass, carried: Sequence[StructField]) -> DataFrame:
+def _routed(prepared: Prepared, choice: schema.Choice, request: Pass, carried: Sequence[StructField]) -> DataFrame:
     """Return events as rows of the shuffle: one for each part whose filter lets an event pass."""
     numbers = [StructField(KEY, LongType()), StructField(SALTED, LongType())]
-    routed = choice.given.mapInArrow(
+    routed = choice.events_frame.mapInArrow(
         route(
             request,
             prepared.options,
@@ -371,7 +373,7 @@ def _copies(prepared: Prepared, backend: _backend.Backend, carried: Sequence[Str
 
 def _ship_parts(
     placed: DataFrame, options: dict[str, Any], fp_rate: float | None, backend: _backend.Backend, *, whole: bool
-) -> Kept:
+) -> StoredFile:
     """Make the parts and their filters on the cluster, and let them travel as a file. Raises SubscriptionError."""
     by = ["tenant", "collection", "split"]
     made = (
@@ -400,7 +402,7 @@ def _ship_parts(
         path.unlink(missing_ok=True)
 
 
-def _ship_snapshot(placed: DataFrame, count: int, options: dict[str, Any], backend: _backend.Backend) -> Kept:
+def _ship_snapshot(placed: DataFrame, count: int, options: dict[str, Any], backend: _backend.Backend) -> StoredFile:
     """Compile these subscriptions in one task of the cluster, and ship them as a snapshot.
 
     Raises:
@@ -422,4 +424,4 @@ def _ship_snapshot(placed: DataFrame, count: int, options: dict[str, Any], backe
 
 def _refuse_bad(errors: Sequence[str]) -> None:
     if errors:
-        raise BulkSubscriptionError([untold(error) for error in errors])
+        raise BulkSubscriptionError([of_note(error) for error in errors])

@@ -50,7 +50,7 @@ PART: Final = "_streamer_part"
 SALTED: Final = "_streamer_salts"
 KEY: Final = "_streamer_key"
 BODY: Final = "_streamer_body"
-TOLD: Final = "_streamer_told"
+NOTE: Final = "_streamer_told"
 
 #: Kinds of rows in the shuffle, in the order in which a group has them.
 SUBSCRIPTION: Final = 0
@@ -203,20 +203,20 @@ class Names:
                 raise SubscriptionError("expected JSON text, not null")
             self._checker.apply([text])
         except BulkSubscriptionError as bulk:
-            return None, None, None, told(bulk.errors[0])
+            return None, None, None, as_note(bulk.errors[0])
         except SubscriptionError as error:
-            return None, None, None, told(error)
+            return None, None, None, as_note(error)
         (subscription,) = self._checker.subscriptions()
         tenant = subscription.tenant if subscription.tenant is not None else self._default
         return tenant, subscription.collection if subscription.collection is not None else "*", subscription.id, None
 
 
-def told(error: SubscriptionError) -> str:
-    """Return an error as text, for `untold` on the driver."""
+def as_note(error: SubscriptionError) -> str:
+    """Return an error as text, for `of_note` on the driver."""
     return json.dumps({"reason": error.reason, "place": error.place, "subscription_id": error.subscription_id})
 
 
-def untold(text: str) -> SubscriptionError:
+def of_note(text: str) -> SubscriptionError:
     return SubscriptionError(**json.loads(text))
 
 
@@ -251,7 +251,7 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
         try:
             engine.add_many(texts)
         except BulkSubscriptionError as bulk:
-            return [(*part, 0, None, None, told(error)) for error in bulk.errors[: BulkSubscriptionError.SHOWN]]
+            return [(*part, 0, None, None, as_note(error)) for error in bulk.errors[: BulkSubscriptionError.SHOWN]]
         data = b""
         if fp_rate is not None:
             data = engine.bloom.export(label(part[0]), label(part[1]), lease=LEASE, fp_rate=fp_rate)
@@ -264,7 +264,7 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
         rows: list[tuple[Any, ...]] = []
         size = 0
 
-        def given_away() -> pa.RecordBatch:
+        def flushed() -> pa.RecordBatch:
             arrays = [pa.array(column, type_) for column, type_ in zip(zip(*rows, strict=True), types, strict=True)]
             rows.clear()
             return pa.record_batch(arrays, names=names)
@@ -277,14 +277,14 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
                     texts = []
                     size += len(rows[-1][4] or b"") + len(rows[-1][5] or b"") + 100
                     if size > ROWS_AT_ONCE * 16:
-                        yield given_away()
+                        yield flushed()
                         size = 0
                 part = key
                 texts += run_.column("text").to_pylist()
         if part is not None:
             rows += built(part, texts)
         if rows:
-            yield given_away()
+            yield flushed()
 
     return build_filters
 
@@ -408,7 +408,7 @@ def touch(request: Pass, options: Options, parts_name: str, *, prune: bool) -> R
 
 
 def route(request: Pass, options: Options, parts_name: str, salts: Salts, *, prune: bool, in_place: frozenset[int]) -> Run:
-    """Send events to the parts that may match them: key in the part's first group, number of groups, `body` [, `told`], kept.
+    """Send events to the parts that may match them: key in the part's first group, number of groups, `body` [, `NOTE`], kept columns.
 
     Args:
         in_place: parts that are matched in place: their events are counted here, and not sent.
@@ -435,7 +435,7 @@ def route(request: Pass, options: Options, parts_name: str, salts: Salts, *, pru
             else:
                 parts[BODY] = batch.column(request.event_col).take(picked).cast(pa.binary())
             if request.want == "all":
-                parts[TOLD] = pa.nulls(len(keys), pa.binary()) if notes is None else notes
+                parts[NOTE] = pa.nulls(len(keys), pa.binary()) if notes is None else notes
             assert input_schema is not None
             for name, own in zip(request.keep, inner(len(request.keep)), strict=True):
                 parts[own] = (
@@ -550,7 +550,7 @@ def _by_groups(request: Pass, options: Options, parts: Parts, batches: Batches, 
                     texts, engine = [], compiled[1]
                 yield from match_rows(request, output, engine, rows, tallies, counting=False)
             else:
-                notes = [json.loads(each) for each in batch.column(TOLD).slice(start, run.num_rows).to_pylist()]
+                notes = [json.loads(each) for each in batch.column(NOTE).slice(start, run.num_rows).to_pylist()]
                 if kind == COUNT:
                     for row in notes:
                         tallies.merge(row)

@@ -105,7 +105,7 @@ class Parts:
         self._counts: Final = index.column("subscriptions")
         self._places: Final = (index.column("start"), index.column("length"))
         self._snapshots: Final = index.column("snapshot")
-        self._found: dict[tuple[str, str], range] = {}
+        self._ranges: dict[tuple[str, str], range] = {}
         self._open: Final[OrderedDict[int, tuple[ShippedFilter | None, int]]] = OrderedDict()
         self._open_bytes = 0
 
@@ -115,15 +115,15 @@ class Parts:
     def numbers(self, tenant: str, collection: str) -> range:
         """Return the parts of one tenant (or `*`) and collection (or `*`); empty if there are no subscriptions to it."""
         name = (tenant, collection)
-        present = self._found.get(name)
+        present = self._ranges.get(name)
         if present is None:
             first = bisect_left(range(len(self)), name, key=self.name)
             end = first
             while end < len(self) and self.name(end) == name:
                 end += 1
-            if len(self._found) > 100_000:
-                self._found.clear()
-            present = self._found[name] = range(first, end)
+            if len(self._ranges) > 100_000:
+                self._ranges.clear()
+            present = self._ranges[name] = range(first, end)
         return present
 
     def name(self, part_number: int) -> tuple[str, str]:

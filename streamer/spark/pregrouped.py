@@ -121,11 +121,11 @@ class OpenParts:
         """Keep at most *most* subscriptions open, except for those of `LEAST_OPEN` names."""
         self._parts: Final = parts
         functions = options.get("cel_functions")
-        self._given: Final[dict[str, Any]] = {} if functions is None else {"cel_functions": functions}
+        self._engine_options: Final[dict[str, Any]] = {} if functions is None else {"cel_functions": functions}
         self._most: Final = most
         # The parts of one name are queried together, so they are open together.
         self._open: Final[OrderedDict[Name, dict[int, Engine]]] = OrderedDict()
-        self._held = 0
+        self._count = 0
         self._met: Final[set[int]] = set()
         self.again = 0
 
@@ -147,11 +147,11 @@ class OpenParts:
                 if self.again > max(AGAIN_UNASKED, len(self._met)):
                     raise self._refused(name, row)
             self._met.add(part_number)
-            self._held += self._parts.subscriptions(part_number)
-            while self._held > self._most and len(self._open) > LEAST_OPEN:
+            self._count += self._parts.subscriptions(part_number)
+            while self._count > self._most and len(self._open) > LEAST_OPEN:
                 _, closed = self._open.popitem(last=False)
-                self._held -= sum(map(self._parts.subscriptions, closed))
-            engines[part_number] = self._parts.load(part_number, self._given)
+                self._count -= sum(map(self._parts.subscriptions, closed))
+            engines[part_number] = self._parts.load(part_number, self._engine_options)
         return engines[part_number]
 
     def _refused(self, name: Name, row: Any) -> ConfigError:

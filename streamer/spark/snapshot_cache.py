@@ -19,13 +19,13 @@ from typing import Any, Final, final
 import pyarrow as pa
 
 from streamer import _backend
-from streamer.core.snapshot import Directory, chosen, read_directory, read_head, read_texts
+from streamer.core.snapshot import Directory, read_directory, read_head, read_texts, sections_of
 from streamer.engine.engine import Engine
 from streamer.errors import StreamerError
 from streamer.spark.functions import Carried
 
 #: Snapshots that a process keeps open: the current one, and the one before for tasks that still use it.
-KEPT_OPEN: Final = 2
+MOST_OPEN: Final = 2
 
 
 @final
@@ -63,7 +63,9 @@ class Opened:
         if not new:
             return False
         # Events without a collection see the sections for every one.
-        wanted = [at for at in chosen(self._directory, [(t, "*" if c is None else c) for t, c in new]) if at not in self._added]
+        wanted = [
+            at for at in sections_of(self._directory, [(t, "*" if c is None else c) for t, c in new]) if at not in self._added
+        ]
         if wanted:
             self.engine.add_many(text.decode() for text in read_texts(self._directory, wanted))
             self.engine.bloom.stop()
@@ -81,7 +83,7 @@ def opened(name: str, backend: str, functions: Carried | None = None) -> Opened:
     snapshot = _OPENED.get(key)
     if snapshot is None:
         snapshot = _OPENED[key] = Opened(travelled(name), functions)
-        while len(_OPENED) > KEPT_OPEN:
+        while len(_OPENED) > MOST_OPEN:
             _OPENED.popitem(last=False)
     _OPENED.move_to_end(key)
     return snapshot

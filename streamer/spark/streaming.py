@@ -125,7 +125,7 @@ def match_stream(
     # One row, which each micro-batch queries again, because it is planned again; all tasks of a batch see the broadcast value.
     now = f"{SNAPSHOT} string, {PATH} string, {REFUSED} bigint"
     versions = events_df.sparkSession.range(0, 1, 1, 1).mapInArrow(by_looking(path), now)
-    rows = choice.given.crossJoin(functions.broadcast(versions))
+    rows = choice.events_frame.crossJoin(functions.broadcast(versions))
     fields = {each.name: each for each in versions.schema.fields}
     of_snapshot = [fields[name] for name in request.keep[len(keep) :]]
     result = rows.mapInArrow(by_version(request, registry), schema.result(request, choice, of_snapshot))
@@ -262,7 +262,7 @@ class BatchMatcher:
         self._options = options
         self.version: Version | None = None
         self.refused = 0
-        self._found: SparkMatches | None = None
+        self._matches: SparkMatches | None = None
 
     def __call__(self, events: DataFrame, batch_id: int) -> None:
         """Match one micro-batch and write it; Spark calls this."""
@@ -283,9 +283,9 @@ class BatchMatcher:
         named = functions.lit(version.digest).alias("snapshot")
         result = match_events(events, version.path, **self._options)
         # Release the previous batch only now, so that the workers keep a snapshot that both use.
-        if self._found is not None:
-            self._found.close()
-        self._found = result
+        if self._matches is not None:
+            self._matches.close()
+        self._matches = result
         if self._rejected is None and self._settled is None:
             self._write(result.matches.select("*", named), batch_id)
             return

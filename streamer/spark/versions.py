@@ -47,7 +47,7 @@ T = TypeVar("T")
 log = logging.getLogger("streamer.spark")
 
 #: The number of versions that are kept of a replaced file: running batches may still read the previous one.
-KEPT: Final = 3
+MOST_VERSIONS: Final = 3
 _CURRENT: Final = "current"
 ENDING: Final = ".snapshot"
 _NUMBERED: Final = re.compile(r"(\d+)(?:-.*)?\.snapshot")
@@ -169,7 +169,7 @@ def _replaced(path: Path) -> Version:
         identity = _identity(path, status)
         if last is not None and last[0] == list(identity[1:]):
             return _version(folder / last[1])
-        if (known := _seen.get(identity)) is not None:
+        if (known := _errors.get(identity)) is not None:
             raise known.with_traceback(None)
         try:
             return _version(_keep(path, identity, folder))
@@ -207,7 +207,7 @@ def _keep(path: Path, identity: Identity, folder: Path) -> Path:
         with suppress(OSError):
             os.unlink(name)
     others = [each for each in folder.iterdir() if not each.name.startswith(".") and each.name not in (_CURRENT, digest)]
-    for each in sorted(others, key=lambda each: each.stat().st_mtime_ns)[: -KEPT + 1]:
+    for each in sorted(others, key=lambda each: each.stat().st_mtime_ns)[: -MOST_VERSIONS + 1]:
         with suppress(OSError):
             each.unlink()
     return copy
@@ -229,7 +229,7 @@ def _version(path: Path) -> Version:
 
 # The bad files that this process has seen, and the messages that it has logged.
 Identity = tuple[str, int, int, int, int]
-_seen: dict[Identity, SnapshotError] = {}
+_errors: dict[Identity, SnapshotError] = {}
 _good: dict[Identity, tuple[str, int]] = {}
 _said: set[tuple[str, str]] = set()
 
@@ -240,7 +240,7 @@ def _identity(path: Path, status: os.stat_result) -> Identity:
 
 def _verified(path: Path) -> tuple[str, int]:
     identity = _identity(path, path.stat())
-    if (known := _seen.get(identity)) is not None:
+    if (known := _errors.get(identity)) is not None:
         raise known.with_traceback(None)
     if identity not in _good:
         try:
@@ -253,7 +253,7 @@ def _verified(path: Path) -> tuple[str, int]:
 
 
 def _refuse(path: Path, identity: Identity, error: SnapshotError) -> None:
-    _bounded(_seen)[identity] = error
+    _bounded(_errors)[identity] = error
     log.warning("%s is passed over: %s: %s", path, error.place, error.reason)
 
 

@@ -34,7 +34,7 @@ from streamer.events.reading import IgnoredEvent
 from streamer.model import TOO_COSTLY, Verdict
 from streamer.spark import members, schema, tables
 from streamer.spark.batch import check_options
-from streamer.spark.call import Given, Subscriptions
+from streamer.spark.call import Call, Subscriptions
 from streamer.spark.cogroup_worker import Names, Run
 from streamer.spark.compat import is_frame
 from streamer.spark.worker import EVENT, Batches, Pass, named, pieces
@@ -132,13 +132,13 @@ def explain_events(
         subscriptions = members.texts_of(subscriptions, subscription_col, extra)
     elif subscription_col is not None:
         raise TypeError(f"subscription_col: only a DataFrame has columns, not {type(subscriptions).__name__}")
-    call = Given.of(events.sparkSession, subscriptions, engine_options)
+    call = Call.of(events.sparkSession, subscriptions, engine_options)
     texts = _find(call, ids)
     request = Pass(EVENT, tuple(keep), keep_event, "matches", fail=False, backend=_backend.BACKEND)
     fields = [StructField(name, kind) for name, kind in COLUMNS.items()]
     if keep_event:
         fields.append(StructField("event", choice.event_type))
-    return choice.given.mapInArrow(by_judging(request, texts, call.options), StructType([*fields, *choice.kept]))
+    return choice.events_frame.mapInArrow(by_judging(request, texts, call.options), StructType([*fields, *choice.carried]))
 
 
 def _ids(wanted: str | Sequence[str]) -> list[str]:
@@ -151,7 +151,7 @@ def _ids(wanted: str | Sequence[str]) -> list[str]:
     return ids
 
 
-def _find(call: Given, ids: Sequence[str]) -> list[dict[str, Any]]:
+def _find(call: Call, ids: Sequence[str]) -> list[dict[str, Any]]:
     """Return the subscriptions of some ids. Raises UnknownSubscriptionError."""
     if is_frame(call.source):
         texts = call.source.mapInArrow(by_id(frozenset(ids), call.options, _backend.BACKEND), "text string").collect()

@@ -45,7 +45,7 @@ class Backend(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
+class Arguments:
     """The arguments, read."""
 
     events: Place
@@ -122,7 +122,7 @@ def rejected_place(named: str | None, out: Place) -> Place | None:
     return Place(f"{out.text.rstrip('/')}.rejected", out.format, out.options)
 
 
-def check(args: Asked) -> None:
+def check(args: Arguments) -> None:
     if args.key and args.events.table is None:
         raise Bad("--key is for the change data feed of a table: --events SCHEMA.TABLE, or a path with --events-format delta")
     if args.collection is not None and not args.key:
@@ -152,7 +152,7 @@ def check(args: Asked) -> None:
 _OF_SPARK: Final = frozenset({"--events", "--out", "--rejected", "--checkpoint"})
 
 
-def check_apart(args: Asked, layout: str | None, spelt: Callable[[str], str] = str) -> None:
+def check_apart(args: Arguments, layout: str | None, spelt: Callable[[str], str] = str) -> None:
     """Refuse places if the job would write one into, or over, another.
 
     Args:

@@ -33,7 +33,7 @@ from streamer.logs import set_up_logging
 from streamer.spark.changes import changes_of
 from streamer.spark.compat import interrupt
 from streamer.spark.job.arguments import (
-    Asked,
+    Arguments,
     Backend,
     Extra,
     OnError,
@@ -195,7 +195,7 @@ def job(
         }
         source = place(events, events_format, pairs_of("--option", option))
         target = out_place(out, out_format, pairs_of("--out-option", out_option))
-        args = Asked(
+        args = Arguments(
             events=source,
             subscriptions=subscriptions,
             out=target,
@@ -229,7 +229,7 @@ def job(
 
 
 def _exit_code(
-    args: Asked, metrics_at: tuple[str, int | None], conf: list[str] | None, master: str | None, level: str, *, quiet: bool
+    args: Arguments, metrics_at: tuple[str, int | None], conf: list[str] | None, master: str | None, level: str, *, quiet: bool
 ) -> int:
     """Run the job, with metrics served at an address and a port if given, and report errors."""
     set_up_logging("WARNING")
@@ -267,7 +267,7 @@ def _tell_bad(path: str, bulk: BulkSubscriptionError) -> None:
 
 
 def _run(
-    args: Asked, counts: Counts, console: Console, stack: ExitStack, conf: Mapping[str, str], master: str | None, level: str
+    args: Arguments, counts: Counts, console: Console, stack: ExitStack, conf: Mapping[str, str], master: str | None, level: str
 ) -> int:
     account = Account(args, counts)
     # After Spark has stopped, because it may still read the files.
@@ -301,7 +301,7 @@ def _run(
     return code
 
 
-def _batch(spark: SparkSession, args: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
+def _batch(spark: SparkSession, args: Arguments, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
     from pyspark.sql import Observation, functions
 
     from streamer.spark.batch import match_events
@@ -359,7 +359,7 @@ def _batch(spark: SparkSession, args: Asked, counts: Counts, console: Console, a
     return SOME_BAD if codes else OK
 
 
-def _stream(spark: SparkSession, args: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
+def _stream(spark: SparkSession, args: Arguments, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
     from streamer.spark.schema import choose
 
     events = read(spark, args.events, stream=True, keep=args.keep, feed=bool(args.key))
@@ -423,7 +423,7 @@ def _stream(spark: SparkSession, args: Asked, counts: Counts, console: Console, 
     return SOME_BAD if counts.codes else OK
 
 
-def _changes(args: Asked, events: DataFrame) -> DataFrame:
+def _changes(args: Arguments, events: DataFrame) -> DataFrame:
     """Make events of a change feed, if the job uses one. Raises ValueError."""
     return changes_of(events, args.key, collection=args.collection or args.events.name) if args.key else events
 
@@ -435,7 +435,7 @@ def _misfit(events: DataFrame, event_col: str, layout: EventLayout, tallies: Seq
     from streamer.spark.schema import choose
     from streamer.spark.worker import EVENT
 
-    some = choose(events, event_col, ()).given.where(f"{EVENT} is not null").limit(LOOKS).collect()
+    some = choose(events, event_col, ()).events_frame.where(f"{EVENT} is not null").limit(LOOKS).collect()
     return misfit([row[EVENT] for row in some], layout)
 
 
@@ -450,7 +450,7 @@ def _writer(target: Place, by: tuple[str, ...]) -> Write:
     return BatchWriter(target.text, "parquet", by, target.options)
 
 
-def _followed(spark: SparkSession, args: Asked, account: Account) -> str:
+def _followed(spark: SparkSession, args: Arguments, account: Account) -> str:
     """Return the path of a snapshot, or of versions; JSON lines are compiled into a snapshot once, at the start."""
     path = local_path(args.subscriptions)
     if path is None:
