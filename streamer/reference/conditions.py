@@ -105,7 +105,7 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
     """
     REFUSED.begin()
     rows: list[tuple[Condition, Part]] = [(each, None) for each in _conditions_of_parts(compiled, event)]
-    count = len(rows) + len(compiled.filters) + len(compiled.groups) + (compiled.cel is not None) + compiled.left_out
+    count = len(rows) + len(compiled.filters) + len(compiled.groups) + (compiled.cel is not None) + compiled.omitted
     if compiled.pattern is not None:
         fields = len(compiled.pattern.root.fields)
         count += fields + (fields > 1)  # all fields together are a condition, too
@@ -114,7 +114,7 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
         if EFFORT.is_spent:
             break
     else:
-        count = len(rows) + compiled.left_out
+        count = len(rows) + compiled.omitted
     if remaining := count - len(rows):
         text = f"more conditions: {remaining:,}"
         rows.append((Condition(rows[-1][0].kind, text, "", Values(), Verdict.UNKNOWN, TOO_COSTLY), None))
@@ -170,7 +170,7 @@ def _condition_of_group(group: CompiledGroup, event: Event) -> Condition:
 
     Recursive: the depth of groups is bounded.
     """
-    EFFORT.left -= _UNITS_A_ROW
+    EFFORT.remaining -= _UNITS_A_ROW
     parts: list[Condition] = []
     for each in group.entries:
         of = _condition_of_filter(each, event) if isinstance(each, CompiledFilter) else _condition_of_group(each, event)
@@ -203,19 +203,19 @@ def condition_of_cel(program: Program, event: Event, budget: int) -> Condition:
     except TooCostlyError:
         return Condition("cel", program.source, "cel", Values(), Verdict.UNKNOWN, TOO_COSTLY)
     reason = outcome.reason and f"{outcome.reason}: {outcome.detail}"
-    return Condition("cel", program.source, "cel", _seen_by_cel(program, event), outcome.verdict, reason)
+    return Condition("cel", program.source, "cel", _values_of_cel(program, event), outcome.verdict, reason)
 
 
 def _evaluate_cel(program: Program, event: Event, budget: int) -> Outcome:
     """Return the outcome of a program, within *budget* and the remaining units of the answer. Raises TooCostlyError."""
     EFFORT.spend(1)
-    most = min(budget, EFFORT.left)
+    most = min(budget, EFFORT.remaining)
     outcome = evaluate_cel(program, event, int(most))
     if outcome.reason is CelReason.BUDGET and most < budget:
-        EFFORT.left = -1
+        EFFORT.remaining = -1
         raise TooCostlyError
     # The evaluation is finished, so a cost beyond the remaining units is not an error.
-    EFFORT.left = max(EFFORT.left - outcome.cost, 0)
+    EFFORT.remaining = max(EFFORT.remaining - outcome.cost, 0)
     return outcome
 
 
@@ -287,7 +287,7 @@ def _why_refused() -> str | None:
     return refused[-1][1] if refused else None
 
 
-def _seen_by_cel(program: Program, event: Event) -> Values:
+def _values_of_cel(program: Program, event: Event) -> Values:
     """Return the value at each path that a program reads."""
     strings = {"collection": event.collection, "tenant": event.tenant, "type": event.type, "topic": event.topic}
     values = Values()

@@ -33,7 +33,7 @@ from streamer.core.lint import Finding, findings_of
 from streamer.core.matches import LineResult, Matches, json_line
 from streamer.core.options import Options
 from streamer.core.plan import Plan
-from streamer.core.protocol import Changes, Held, Mode, OnBare, Selection, Source
+from streamer.core.protocol import Changes, Mode, OnBare, Selection, Source, StoredForm
 from streamer.core.snapshot import Head, read_named
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, ReentryError, SubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent, as_before, check_names, is_bare
@@ -198,7 +198,7 @@ class ReferenceCore:
     def image(self, lines: bytes, seed: int) -> None:
         """Return None: the reference compiles no image."""
 
-    def canonical(self, stored: Held) -> tuple[str, str, bytes]:
+    def canonical(self, stored: StoredForm) -> tuple[str, str, bytes]:
         return canonical_text(stored, self._options.default_tenant)
 
     def remove(self, selection: Selection) -> Changes:
@@ -330,7 +330,7 @@ class ReferenceCore:
     def ids(self, selection: Selection) -> list[str]:
         return [entry.id for entry in selected(self._version, selection)]
 
-    def given(self, selection: Selection) -> list[Subscription]:
+    def stored_forms(self, selection: Selection) -> list[Subscription]:
         return self.select(selection)
 
     def __len__(self) -> int:
@@ -473,7 +473,7 @@ class ReferenceCore:
         work.is_bare = is_bare(read, options.layout)
         sides = [read, as_before(read, options.layout)] if read.tells_of_before else [read]
         budget, on_cel_error = options.limits.cel_budget, self._cel_errors.record
-        for (name, within), partition in version.seen_by(read):
+        for (name, within), partition in version.visible_to(read):
             candidates = matches = 0
             for entry in partition.candidates(sides, work):
                 candidates += 1

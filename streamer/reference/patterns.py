@@ -606,7 +606,7 @@ class _Choice:
         self.satisfied = satisfied  # by shape
         self.free = free  # fields that are satisfied without a leaf
         self.possible: dict[int, bool] = {}
-        self.left = BUDGET
+        self.remaining = BUDGET
 
     def conjunctions(self, tree: _And) -> set[int]:
         """Return the satisfied conjunctions of the disjunctive form, as bits of fields; recursive over `$or`."""
@@ -617,8 +617,8 @@ class _Choice:
             for bits in choices:
                 if self._is_possible(bits):
                     EFFORT.spend(len(inner) * len(self.shapes))
-                    self.left -= len(inner) * len(self.shapes)
-                    if self.left < 0:
+                    self.remaining -= len(inner) * len(self.shapes)
+                    if self.remaining < 0:
                         raise _SpentError
                     joined.update(bits | more for more in inner)
             choices = joined

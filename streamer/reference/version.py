@@ -201,7 +201,7 @@ class Version:
     entries: HashTrieMap[str, Entry]
     partitions: HashTrieMap[PartitionName, Partition]
 
-    def seen_by(self, event: Event) -> Iterator[tuple[PartitionName, Partition]]:
+    def visible_to(self, event: Event) -> Iterator[tuple[PartitionName, Partition]]:
         """Yield the partitions whose subscriptions may match an event, each with its name."""
         collections = (None,) if event.collection is None else (event.collection, None)
         for tenant in (event.tenant, "*"):
