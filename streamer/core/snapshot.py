@@ -205,7 +205,7 @@ def verify(path: str | os.PathLike[str]) -> Directory:
     return directory
 
 
-def seen_by(collections: Iterable[tuple[str, str]] | None) -> set[tuple[str, str]] | None:
+def visible_to(collections: Iterable[tuple[str, str]] | None) -> set[tuple[str, str]] | None:
     """Return the names of the sections that events of *collections* can match, including sections for `*`; None for all."""
     if collections is None:
         return None
@@ -217,9 +217,9 @@ def seen_by(collections: Iterable[tuple[str, str]] | None) -> set[tuple[str, str
     return wanted
 
 
-def chosen(directory: Directory, collections: Iterable[tuple[str, str]] | None) -> list[int]:
+def sections_of(directory: Directory, collections: Iterable[tuple[str, str]] | None) -> list[int]:
     """Return the positions of the sections that events of *collections* can match, including those for `*`; None for all."""
-    return named(directory, seen_by(collections))
+    return named(directory, visible_to(collections))
 
 
 def named(directory: Directory, names: Set[tuple[str, str]] | None) -> list[int]:
