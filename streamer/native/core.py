@@ -26,7 +26,7 @@ from streamer.cel_eval.values import CelReason
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
 from streamer.core.options import Options
-from streamer.core.protocol import Changes, Held, Mode, OnBare, Selection, Source
+from streamer.core.protocol import Changes, Mode, OnBare, Selection, Source, StoredForm
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import Default, EventSource, as_before, check_names, encode, json_value, kind_of
@@ -179,19 +179,19 @@ class Host:
         """Return an error of the core, with the details that only Python can add."""
         return self._programs.explained(error) if isinstance(error, CelError) else error
 
-    def labels(self, stored: Held) -> Mapping[str, Any] | None:
+    def labels(self, stored: StoredForm) -> Mapping[str, Any] | None:
         """Return the labels of a subscription."""
         if isinstance(stored, Subscription):
             return stored.labels
         known = self._labels.made
         return known[stored] if stored in known else self._labels.keep(stored, parse_subscription(stored).labels)
 
-    def labels_text(self, stored: Held) -> str | None:
+    def labels_text(self, stored: StoredForm) -> str | None:
         """Return the labels of a subscription as JSON text for lines and messages; None without labels. Raises ValueError."""
         labels = self.labels(stored)
         return None if labels is None else labels_text(labels)
 
-    def compiled(self, stored: Held) -> CompiledSubscription:
+    def compiled(self, stored: StoredForm) -> CompiledSubscription:
         """Return the compiled form of a stored subscription."""
         # A subscription cannot be hashed. Its id() stays valid, because the compiled form keeps the object alive.
         key = stored if isinstance(stored, bytes) else id(stored)
@@ -314,7 +314,7 @@ class NativeCore(_native.Core):
     def image_kind(self) -> int:
         return _native.IMAGES
 
-    def canonical(self, stored: Held) -> tuple[str, str, bytes]:
+    def canonical(self, stored: StoredForm) -> tuple[str, str, bytes]:
         default_tenant = self._options.default_tenant
         written = _native.canonical(stored) if isinstance(stored, bytes) else None
         if written is None:
@@ -416,7 +416,7 @@ class NativeCore(_native.Core):
     def ids(self, selection: Selection) -> list[str]:
         return [subscription_id for subscription_id, _ in self.sources(*_criteria(selection))]
 
-    def given(self, selection: Selection) -> list[Held]:
+    def stored_forms(self, selection: Selection) -> list[StoredForm]:
         return [source for _, source in self.sources(*_criteria(selection))]
 
     # Arrow
@@ -590,7 +590,7 @@ def _distribution(counts: list[int], total: int) -> Distribution:
     return Distribution(tuple(counts), total)
 
 
-def _subscription(stored: Held) -> Subscription:
+def _subscription(stored: StoredForm) -> Subscription:
     return parse_subscription(stored) if isinstance(stored, bytes) else stored
 
 
