@@ -160,7 +160,7 @@ def replay(numbers: Sequence[int], every: bool, subscriptions: Sequence[str], co
     Messages for webhooks go into the spool, with their ids, and the service delivers them when it runs.
     """
     existing: set[int] = set()
-    choose = _chosen(numbers, every, existing)
+    choose = _selector(numbers, every, existing)
     service = _service(_loading(subscriptions, config, data_dir))
     try:
         good, bad = service.replay(choose)
@@ -181,7 +181,7 @@ def replay(numbers: Sequence[int], every: bool, subscriptions: Sequence[str], co
 def drop(numbers: Sequence[int], every: bool, config: str | None, data_dir: Path | None) -> None:
     """Forget dead letters. The service must not run meanwhile."""
     existing: set[int] = set()
-    choose = _chosen(numbers, every, existing)
+    choose = _selector(numbers, every, existing)
     where = place(config, data_dir)
     try:
         store = opened_store(where)
@@ -345,7 +345,7 @@ def _looked(config: str | None, data_dir: Path | None, number: int | None = None
         end(error)
 
 
-def _chosen(numbers: Sequence[int], every: bool, passed: set[int]) -> Callable[[Store], Iterable[DeadLetter]]:
+def _selector(numbers: Sequence[int], every: bool, passed: set[int]) -> Callable[[Store], Iterable[DeadLetter]]:
     """Return the function that reads the chosen dead letters, and adds the number of each one to *passed*."""
     if every == bool(numbers):
         fail("name the numbers of dead letters, or set --all")
