@@ -161,7 +161,7 @@ class _Parts:
         self, document: json.Document, layout: EventLayout, max_depth: int, names_before: frozenset[str] = frozenset()
     ) -> None:
         self.raw: dict[str, Any] = document.value
-        self.held = names_before  # the names in `before`, before it was completed
+        self.names_before = names_before  # the names in `before`, before it was completed
         self.offsets = document.offsets
         self.layout = layout
         self.max_depth = max_depth
@@ -204,7 +204,7 @@ class _Parts:
         # A delete without `data` has `before` in its place.
         is_completed = self.layout.before_holds == "changed" and (event_type != "delete" or data is not None)
         if is_completed and data_at is not None and before_at is not None and before is not None:
-            unknown = (*unknown, *unchanged_unknowns(unknown, data_at, before_at, self.held))
+            unknown = (*unknown, *unchanged_unknowns(unknown, data_at, before_at, self.names_before))
         is_partial = self.layout.before_holds == "partial" and before_at is not None
         # Maxwell sometimes writes an update without `old`.
         may_be_untold = is_partial or (self.layout.format == "maxwell" and before_at is not None)

@@ -51,7 +51,7 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
             _describe(schema, pointer, _WORDS[part])
     conditions: list[Schema] = []
     for part in PARTS:
-        conditions += _asked(layout, part)
+        conditions += _conditions(layout, part)
     rules: Schema = {"allOf": conditions}
     if (ignored := list(_ignored(layout))) and conditions:
         # The other parts of an ignored event may have any value.
@@ -74,7 +74,7 @@ def _describe(schema: Schema, pointer: Pointer, words: str) -> None:
         schema["description"] = " ".join(filter(None, (schema.get("description"), words)))
 
 
-def _asked(layout: EventLayout, part: str) -> Iterator[Schema]:
+def _conditions(layout: EventLayout, part: str) -> Iterator[Schema]:
     """Yield the schema of a part at each of its possible places: it applies if no earlier place has the part."""
     missing: list[Schema] = []
     for way in layout.ways(part):
