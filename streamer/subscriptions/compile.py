@@ -34,7 +34,7 @@ class CompiledSubscription:
         types: the accepted types; None for all.
         groups: the groups among its filters.
         cost: the units of an answer (`streamer.effort`) that it took to read it.
-        left_out: how many filters, groups, patterns and expressions were not read, because the current answer has too few units.
+        omitted: how many filters, groups, patterns and expressions were not read, because the current answer has too few units.
         mentions_before: whether a filter or the CEL expression reads `before`, so that it is evaluated once (semantics.md 7.13).
             For a pattern, that depends on the layout: see `streamer.reference.transition.mentions_before`.
     """
@@ -50,7 +50,7 @@ class CompiledSubscription:
     cel: Program | None
     mentions_before: bool
     cost: float = 0
-    left_out: int = 0
+    omitted: int = 0
 
     @property
     def id(self) -> str:
@@ -132,7 +132,7 @@ def _compile(
         mentions_before=any(OPERATORS[item.op].mentions_before for _, item in placed)
         or (program is not None and program.mentions_before),
         cost=size.cost,
-        left_out=omitted,
+        omitted=omitted,
     )
 
 

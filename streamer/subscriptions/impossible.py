@@ -154,7 +154,7 @@ def _lowered(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -
     lowering = _Lowering(program, limits.max_conjunctions // max(len(form.conjunctions), 1))
     alternatives = lowering.set(program.tree, True)
     is_all = compiled.cel is None or not compiled.cel.is_portable
-    return (None, False) if lowering.has_given_up else (alternatives, lowering.is_exact and is_all)
+    return (None, False) if lowering.is_exhausted else (alternatives, lowering.is_exact and is_all)
 
 
 def _plain(program: Program | None, limits: Limits) -> Program | None:
@@ -204,7 +204,7 @@ class _Lowering:
     def __init__(self, program: Program, limit: int) -> None:
         # Lower than the limit of the native core, which counts some alternatives separately that are one here.
         self._limit = max(limit // 4, 1)
-        self.has_given_up = False
+        self.is_exhausted = False
         #: Whether only events with the wanted value satisfy the clauses.
         self.is_exact = True
         #: Whether the current node is inside a macro.
@@ -214,8 +214,8 @@ class _Lowering:
 
     def set(self, node: Node, wanted: bool) -> Alternatives:
         """Return clauses that all events satisfy for which a condition is *wanted*. Recursive: the parser limits the depth."""
-        if self.has_given_up or self._work > _MAX_WORK:
-            self.has_given_up = True
+        if self.is_exhausted or self._work > _MAX_WORK:
+            self.is_exhausted = True
             return _ANY
         value = self._constants.value(node)
         alternatives = self._set(node, wanted) if value is OPEN else _ANY if value is wanted else _NONE
@@ -290,7 +290,7 @@ class _Lowering:
 
     def _and(self, one: Alternatives, other: Alternatives) -> Alternatives:
         if len(one) * len(other) > self._limit:
-            self.has_given_up = True
+            self.is_exhausted = True
             return _ANY
         return [left | right for left in one for right in other]
 
@@ -305,7 +305,7 @@ class _Lowering:
             (known,), (new,) = both[at], alternative
             both[at] = frozenset({Clause(known.path, known.mode, known.atoms | new.atoms)})
         if len(both) > self._limit:
-            self.has_given_up = True
+            self.is_exhausted = True
             return _ANY
         return both
 
