@@ -408,7 +408,7 @@ def touch(request: Pass, options: Options, parts_name: str, *, prune: bool) -> R
 
 
 def route(request: Pass, options: Options, parts_name: str, salts: Salts, *, prune: bool, in_place: frozenset[int]) -> Run:
-    """Send events to the parts that may match them: key in the part's first group, number of groups, `body` [, `NOTE`], kept columns.
+    """Send events to the parts that may match them: key in the part's first group, number of groups, `body` [, `NOTE`], kept.
 
     Args:
         in_place: parts that are matched in place: their events are counted here, and not sent.
