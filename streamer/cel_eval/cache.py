@@ -25,7 +25,7 @@ class ProgramCounts(NamedTuple):
 
     hits: int = 0
     misses: int = 0
-    programs: int = 0
+    held: int = 0
 
 
 @final
@@ -69,7 +69,7 @@ class ProgramCache:
     @property
     def programs(self) -> int:
         """The number of cached programs, here and in a native core."""
-        return len(self) + sum(counts().programs for counts in self._also)
+        return len(self) + sum(counts().held for counts in self._also)
 
     @property
     def portable(self) -> int:
