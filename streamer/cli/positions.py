@@ -25,10 +25,10 @@ def app() -> None:
 @PLAIN_OUTPUT
 def list_command(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
     """List the position of each source, also while the service runs."""
-    from streamer.service.store.opened import beside
+    from streamer.service.store.opened import reading
 
     try:
-        with beside(place(config, data_dir)) as reader:
+        with reading(place(config, data_dir)) as reader:
             rows = reader.rows("SELECT source, partition, position FROM positions ORDER BY source, number")
     except ServiceError as error:
         fail(str(error))

@@ -208,10 +208,10 @@ def spool_app() -> None:
 def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
     """List the sinks that messages wait for, also while the service runs."""
     from streamer.service.store.lanes import lanes_of
-    from streamer.service.store.opened import beside
+    from streamer.service.store.opened import reading
 
     try:
-        with beside(place(config, data_dir)) as reader:
+        with reading(place(config, data_dir)) as reader:
             lanes = lanes_of(reader)
     except ServiceError as error:
         end(error)

@@ -312,15 +312,15 @@ def _shown_value(value: Any) -> str:
 def _nearest(place: Place) -> str:
     """Return a hint with the name that was probably meant: a name in the same section, or a similar name elsewhere."""
     *above, name = place
-    beside = _names(tuple(above))
-    if name in beside:
+    siblings = _names(tuple(above))
+    if name in siblings:
         return f"a section with another 'type' has {str(name)!r}"
-    if (near := closest(str(name), beside, 0.6)) is not None:
+    if (near := closest(str(name), siblings, 0.6)) is not None:
         return f"did you mean '{near}'?"
     everywhere = {str(known[-1]): known for known in reversed(list(fields_of(Config)))}
     if (near := closest(str(name), everywhere, 0.8)) is not None:
         return f"did you mean {show_place(everywhere[near])}?"
-    return f"expected one of {', '.join(sorted(beside))}"
+    return f"expected one of {', '.join(sorted(siblings))}"
 
 
 def closest(name: str, known: Iterable[str], cutoff: float) -> str | None:

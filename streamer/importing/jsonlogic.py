@@ -37,7 +37,7 @@ from streamer.importing.rules import Rule, json_rules
 _ORDERS: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
     "<": (lt, ">"), "<=": (le, ">="), ">": (gt, "<"), ">=": (ge, "<="),
 }  # fmt: skip
-#: A subscription has at most so many conditions (semantics.md 2.11).
+#: The most conditions of a subscription (semantics.md 2.11).
 _MOST_CONDITIONS: Final = 20_000
 #: What an order reads as 0 or 1.
 _CONVERTED: Final[list[Any]] = [None, False, True, "", []]

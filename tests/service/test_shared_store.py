@@ -706,7 +706,7 @@ def test_a_lane_that_is_read_anew_is_never_unknown(make: Make) -> None:
 
     def read_anew() -> None:
         while not is_over.is_set():
-            store.lane("out", anew=True)
+            store.lane("out", reread=True)
 
     reading = threading.Thread(target=read_anew)
     reading.start()

@@ -422,7 +422,7 @@ def test_what_the_endpoint_before_answers_says_nothing_of_the_next(place: Place)
     running.complete()
     place.wait()
     assert sorted(after.took) == [["a-0000"], ["b-0000"]]
-    assert place.store.lane("out", anew=True).gone is None
+    assert place.store.lane("out", reread=True).gone is None
 
 
 def test_what_was_on_its_way_does_not_shorten_what_an_endpoint_asks_for(place: Place) -> None:

@@ -36,7 +36,7 @@ class Row:
     takes_many: bool = False
 
     def overloads(self, count: int) -> list[tuple[list[str], str]]:
-        """Return the names of the parameters' types and of the result's, for so many arguments."""
+        """Return the names of the parameters' types and of the result's, for a number of arguments."""
         if self.takes_many and count > 1:
             return [([NUMBER] * count, "dyn")]
         return [_split(signature) for signature in self.signatures]

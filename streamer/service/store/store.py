@@ -304,12 +304,12 @@ class Store:
 
     # The spool
 
-    def lane(self, name: str, *, anew: bool = False) -> Lane:
-        """Return the lane of a sink in the spool, which exists from now on; *anew* reads it again from the store.
+    def lane(self, name: str, *, reread: bool = False) -> Lane:
+        """Return the lane of a sink in the spool, which exists from now on; *reread* reads it again from the store.
 
         The lane is always found meanwhile: messages for a sink without a lane are dropped.
         """
-        if anew or (known := self._lanes.get(name)) is None:
+        if reread or (known := self._lanes.get(name)) is None:
             known = self._lanes[name] = self.database.change(
                 lambda execute: lanes.lane_of(execute, name, self.database.name), patient=True
             )

@@ -592,10 +592,10 @@ class KafkaMessages:
         if fenced := [each for each in self._ours.values() if each.is_fenced]:
             _LOGGER.warning("%s: still assigned to this process; begun again", shown(fenced))
             self._reopen(fenced, lost=False)
-        if anew := [
+        if recreated := [
             each for each in self._ours.values() if parts_of(each.name)[1] != ids.get(each.topic, parts_of(each.name)[1])
         ]:
-            self._reopen(anew, lost=False)
+            self._reopen(recreated, lost=False)
 
 
 def _nowhere(_: int) -> int:
