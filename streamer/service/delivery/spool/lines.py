@@ -1,7 +1,7 @@
 """The next messages of one sink in memory: a window of the store.
 
-At most `MOST_IN_MEMORY` messages of a sink are in memory, and a number and a time for each key that waits. The messages of a key form
-a line; a line that fails waits without delaying the others.
+At most `MOST_IN_MEMORY` messages of a sink are in memory, and a number and a time for each key that waits. The messages of a key
+form a line; a line that fails waits without delaying the others.
 """
 
 from __future__ import annotations
