@@ -4,7 +4,7 @@
 //! hash: most are compared with a hash and never looked at again. A value that is needed again is read again.
 //!
 //! ```text
-//!   position 0 .. 2^30      SeenValue: kind, scalar, hash, leaf
+//!   position 0 .. 2^30      LeafValue: kind, scalar, hash, leaf
 //!   position 2^30 .. 2^31   OneElement: offset, hash               12 bytes
 //!   position 2^31 ..        OneLeaf: place, half a hash            12 bytes
 //! ```
@@ -49,7 +49,7 @@ struct OneLeaf {
 struct OneElement {
     /// Where it stands; from the end of the numbers down, its place in [`Rare::apart`].
     at: u32,
-    /// The two halves of its hash, see [`SeenValue::hash`].
+    /// The two halves of its hash, see [`LeafValue::hash`].
     hash: [u32; 2],
 }
 
