@@ -219,7 +219,7 @@ def held(engine: streamer.Engine, before: streamer.Stats) -> Iterator[tuple[str,
         yield "filters", f"{len(filters)}, fill {min(fills):.1%} to {max(fills):.1%}, {told.rebuilds:,} rebuilds"
         yield "phase 1", f"stopped {no / asked:.1%} of the events; {wrong} false positives of {sampled:,} sampled without a key"
     looked = programs.hits + programs.misses
-    yield "CEL cache", f"{programs.hits / max(looked, 1):.1%} hits of {looked:,} lookups, {programs.held:,} programs kept"
+    yield "CEL cache", f"{programs.hits / max(looked, 1):.1%} hits of {looked:,} lookups, {programs.programs:,} programs kept"
     yield "memory", f"{format_size(told.memory_bytes)} of subscriptions, index and filters"
 
 

@@ -13,9 +13,9 @@ from streamer.bloom.state import FilterState
 from streamer.cel_eval.cache import ProgramCounts
 from streamer.cel_eval.errors import FailingSubscription
 from streamer.core.arrow import Chunk, Columns
-from streamer.core.estimate import Found
+from streamer.core.estimate import Access
 from streamer.core.matches import Matches
-from streamer.core.protocol import Held, Mode
+from streamer.core.protocol import Mode, StoredForm
 from streamer.errors import EventError, SubscriptionError
 from streamer.events.reading import EventSource
 from streamer.model import Dialect, Match, TopicDialect
@@ -257,7 +257,7 @@ class _Plan(TypedDict):
     is_portable: bool
     open_groups: bool  # whether its groups of filters are evaluated on candidates
     cost: Literal["keyed", "indexed", "unkeyed"]
-    found_by: list[Found]  # how its alternatives are found
+    found_by: list[Access]  # how its alternatives are found
 
 class _Examined(TypedDict):
     findings: list[tuple[str, str]]  # codes and reasons
@@ -265,7 +265,7 @@ class _Examined(TypedDict):
     is_portable: bool
     is_suspect: bool  # whether its expression or a group may be true for no event
     partition: tuple[str, str]  # tenant and collection
-    found_by: list[Found]  # how its alternatives are found
+    found_by: list[Access]  # how its alternatives are found
 
 class _Counters(TypedDict):
     events: int
@@ -413,12 +413,12 @@ class Core:
     def discard(self, ids: list[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None) -> list[str]:
         """Remove the subscriptions that satisfy every criterion, and return the ids in order of adding."""
 
-    def source(self, subscription_id: str) -> Held | None:
+    def source(self, subscription_id: str) -> StoredForm | None:
         """Return a subscription as it is kept, or None."""
 
     def sources(
         self, ids: list[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None
-    ) -> list[tuple[str, Held]]:
+    ) -> list[tuple[str, StoredForm]]:
         """Return ids and subscriptions that satisfy every criterion, in order of adding."""
 
     def plan_in_words(self, subscription_id: str, narrowing: str | None = None) -> _Plan | None:
@@ -537,10 +537,10 @@ class Draft:
     def id(self, position: int) -> str | None:
         """Return the id of a source that was read."""
 
-    def source(self, position: int) -> Held | None:
+    def source(self, position: int) -> StoredForm | None:
         """Return a source that was read."""
 
-    def held_otherwise(self) -> list[tuple[int, Held, bytes]]:
+    def held_otherwise(self) -> list[tuple[int, StoredForm, bytes]]:
         """Return, for each id that is stored with another text, its position, the subscription and its stored name."""
 
     def keep(self, position: int, name: bytes) -> None:

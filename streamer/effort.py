@@ -35,40 +35,40 @@ class TooCostlyError(Exception):
 class Effort(threading.local):
     """The remaining units of the current answer in this thread; infinite outside of an answer."""
 
-    left = math.inf
+    remaining = math.inf
 
     @property
     def to_read(self) -> float:
         """The units that it may take to read a subscription; the others are for its conditions."""
-        return self.left - UNITS // 5
+        return self.remaining - UNITS // 5
 
     @property
     def is_spent(self) -> bool:
         """Whether the units are used up, so that evaluation stops."""
-        return self.left < 0
+        return self.remaining < 0
 
     def spend(self, units: float) -> None:
         """Count work before it is done. Raises TooCostlyError if the units do not suffice, and on every later call."""
-        self.left -= units
-        if self.left < 0:
+        self.remaining -= units
+        if self.remaining < 0:
             raise TooCostlyError
 
     def spend_on_event(self, event: object) -> None:
         """Count what it takes to read the text of an event: half of all units at most, because the event is read anyway."""
         if isinstance(event, str | bytes | bytearray):
-            self.left -= min(len(event) // _BYTES_A_UNIT, UNITS // 2)
+            self.remaining -= min(len(event) // _BYTES_A_UNIT, UNITS // 2)
 
     @contextmanager
     def bounded(self, units: float | None = None) -> Iterator[None]:
         """Set the units of one answer in a `with` block; a nested answer shares the units of the outer one."""
-        before = self.left
+        before = self.remaining
         if before == math.inf:
-            self.left = UNITS if units is None else units
+            self.remaining = UNITS if units is None else units
         try:
             yield
         finally:
             if before == math.inf:
-                self.left = before
+                self.remaining = before
 
 
 EFFORT: Final = Effort()

@@ -103,13 +103,13 @@ class CelError(SubscriptionError):
 class DuplicateSubscriptionError(SubscriptionError):
     """An id that exists already, added without `replace=True`."""
 
-    def in_files(self, *, is_held: bool) -> DuplicateSubscriptionError:
+    def in_files(self, *, is_stored: bool) -> DuplicateSubscriptionError:
         """Return this error with advice for files, which differs from the advice for a program.
 
         Args:
             is_held: whether an earlier file added the id to the engine.
         """
-        reason = "an earlier file has this id already" if is_held else "this id appears twice in the file"
+        reason = "an earlier file has this id already" if is_stored else "this id appears twice in the file"
         return DuplicateSubscriptionError(reason, place=self.place, subscription_id=self.subscription_id, index=self.index)
 
 

@@ -26,21 +26,21 @@ class Living(Generic[T]):
     def __init__(self) -> None:
         # Numbers are unique, so removing a dead member cannot remove another member.
         self._numbers: Final = itertools.count()
-        self._held: Final[dict[int, weakref.ref[T]]] = {}
+        self._members: Final[dict[int, weakref.ref[T]]] = {}
         self._most = FEWEST
 
     def add(self, member: T) -> None:
         """Add a new member."""
-        self._held[next(self._numbers)] = weakref.ref(member)
-        if len(self._held) > self._most:
-            for number, reference in self._held.copy().items():
+        self._members[next(self._numbers)] = weakref.ref(member)
+        if len(self._members) > self._most:
+            for number, reference in self._members.copy().items():
                 if reference() is None:
-                    self._held.pop(number, None)
-            self._most = max(FEWEST, 2 * len(self._held))
+                    self._members.pop(number, None)
+            self._most = max(FEWEST, 2 * len(self._members))
 
     def __iter__(self) -> Iterator[T]:
         """Yield the living members, oldest first."""
-        for reference in self._held.copy().values():
+        for reference in self._members.copy().values():
             member = reference()
             if member is not None:
                 yield member

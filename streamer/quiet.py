@@ -25,34 +25,34 @@ class Quiet:
         self._every, self._most, self._clock = every, most, clock
         self._lock = Lock()
         #: By key: when its interval began, the messages logged since, and the messages left out since the last one.
-        self._seen: dict[Hashable, tuple[float, int, int]] = {}
+        self._periods: dict[Hashable, tuple[float, int, int]] = {}
 
     def due(self, key: Hashable = None, count: int = 1) -> int | None:
         """Return how many there were since the last message of a key, these *count* included; None if none is to be logged."""
         now = self._clock()
         with self._lock:
-            began, logged, left_out = self._seen.pop(key, _NEVER)
+            began, logged, omitted = self._periods.pop(key, _NEVER)
             if now - began >= self._every:
                 began, logged = now, 0
-            is_due, so_far = logged < self._most, left_out + count
-            self._seen[key] = (began, logged + is_due, 0 if is_due else so_far)
-            if len(self._seen) > KEYS:
-                self._seen = dict(list(self._seen.copy().items())[-KEYS // 2 :])
+            is_due, so_far = logged < self._most, omitted + count
+            self._periods[key] = (began, logged + is_due, 0 if is_due else so_far)
+            if len(self._periods) > KEYS:
+                self._periods = dict(list(self._periods.copy().items())[-KEYS // 2 :])
         return so_far if is_due else None
 
     def rest(self, *, is_over: bool = False) -> list[tuple[Hashable, int]]:
         """Return the keys of which some were left out and may be logged now, with how many; with *is_over*, of every key."""
         now = self._clock()
         with self._lock:
-            found = [
-                (key, left_out)
-                for key, (began, _, left_out) in self._seen.copy().items()
-                if left_out and (is_over or now - began >= self._every)
+            entries = [
+                (key, omitted)
+                for key, (began, _, omitted) in self._periods.copy().items()
+                if omitted and (is_over or now - began >= self._every)
             ]
-            self._seen.update((key, (now, 1, 0)) for key, _ in found)
-        return found
+            self._periods.update((key, (now, 1, 0)) for key, _ in entries)
+        return entries
 
     def forget(self, key: Hashable) -> None:
         """Begin again with a key."""
         with self._lock:
-            self._seen.pop(key, None)
+            self._periods.pop(key, None)

@@ -67,11 +67,11 @@ class Distribution:
         Values within a bucket of *bounds* count as evenly spread, as in Prometheus; for values above all bounds the result is the
         last bound.
         """
-        wanted, seen = share * self.count, 0
+        wanted, below = share * self.count, 0
         for count, low, high in zip(self.counts, (0, *bounds), (*bounds, bounds[-1]), strict=True):
-            if count and seen + count >= wanted:
-                return low + (high - low) * (wanted - seen) / count
-            seen += count
+            if count and below + count >= wanted:
+                return low + (high - low) * (wanted - below) / count
+            below += count
         return None
 
 
@@ -229,13 +229,13 @@ class Recorder:
             self._bare += is_bare
             self._uncertain += uncertain
             self._candidates.add(candidates)
-            for name, looked, found in partitions:
+            for name, looked, hits in partitions:
                 if name not in self._partitions and len(self._partitions) >= MOST_PARTITIONS:
                     continue
                 counts = self._partitions.setdefault(name, [0, 0, 0])
                 counts[0] += 1
                 counts[1] += looked
-                counts[2] += found
+                counts[2] += hits
             self._total.add(total)
             if bloom is not None:
                 self._bloom.add(bloom)

@@ -53,12 +53,12 @@ def _collections(metric: Metric) -> tuple[tuple[str, str], ...]:
     return ((f"max by (job, engine, collection) ({_only(metric)})", "{{job}} {{engine}} {{collection}}"),)
 
 
-def _held(metric: Metric) -> str:
+def _of_one_process(metric: Metric) -> str:
     # Processes of a job have the same subscriptions: the number of one process, not the sum.
     return f"max by (job, engine, collection) (sum without (tenant) ({_only(metric)}))"
 
 
-def _held_in_all(metric: Metric) -> str:
+def _of_all_partitions(metric: Metric) -> str:
     return f"sum without (tenant, collection) ({_only(metric)})"
 
 
@@ -145,9 +145,9 @@ ROWS: Final = (
             Panel(
                 "Keys, room and stale keys",
                 (
-                    (_held_in_all(names.BLOOM_KEYS), "{{instance}} {{engine}} keys"),
-                    (_held_in_all(names.BLOOM_CAPACITY), "{{instance}} {{engine}} room"),
-                    (_held_in_all(names.BLOOM_STALE), "{{instance}} {{engine}} stale"),
+                    (_of_all_partitions(names.BLOOM_KEYS), "{{instance}} {{engine}} keys"),
+                    (_of_all_partitions(names.BLOOM_CAPACITY), "{{instance}} {{engine}} room"),
+                    (_of_all_partitions(names.BLOOM_STALE), "{{instance}} {{engine}} stale"),
                 ),
                 "short",
                 names.BLOOM_KEYS.help,
@@ -155,8 +155,8 @@ ROWS: Final = (
             Panel(
                 "Subscriptions inside and outside the filter",
                 (
-                    (_held(names.BLOOM_SUBSCRIPTIONS), "{{job}} {{engine}} {{collection}} guarded"),
-                    (_held(names.BLOOM_UNKEYED), "{{job}} {{engine}} {{collection}} beside"),
+                    (_of_one_process(names.BLOOM_SUBSCRIPTIONS), "{{job}} {{engine}} {{collection}} guarded"),
+                    (_of_one_process(names.BLOOM_UNKEYED), "{{job}} {{engine}} {{collection}} beside"),
                 ),
                 "short",
                 names.BLOOM_UNKEYED.help,
@@ -230,7 +230,7 @@ ROWS: Final = (
                     (_only(names.INDEX_BYTES), "{{instance}} {{engine}} index"),
                     (_only(names.RECORD_BYTES), "{{instance}} {{engine}} records"),
                     (_only(names.TEXT_BYTES), "{{instance}} {{engine}} texts"),
-                    (_held_in_all(names.BLOOM_BYTES), "{{instance}} {{engine}} filters"),
+                    (_of_all_partitions(names.BLOOM_BYTES), "{{instance}} {{engine}} filters"),
                 ),
                 "bytes",
                 names.INDEX_BYTES.help,
@@ -375,7 +375,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Subscriptions",
-                (*_each(service.HELD), *_each(service.PAUSED, "paused"), *_each(service.EXPIRING, "expiring")),
+                (*_each(service.STORED), *_each(service.PAUSED, "paused"), *_each(service.EXPIRING, "expiring")),
                 "short",
                 service.EXPIRING.help,
             ),

@@ -60,7 +60,7 @@ class Host:
 
 
 @final
-class _Held(Generic[X]):
+class _Entry(Generic[X]):
     """A name as it was first added, and the numbers of its texts."""
 
     __slots__ = ("numbers", "x")
@@ -97,7 +97,7 @@ class NativeIndex(Generic[X]):
         )
         self.is_whole = True
         self._topics = topics is not None
-        self._held: dict[X, _Held[X]] = {}
+        self._entries: dict[X, _Entry[X]] = {}
         # The method of the core itself, so that no Python code runs between an event and its names.
         self.match_event = self.matcher.match_event
         self.match_fields = self.matcher.match_fields
@@ -107,12 +107,12 @@ class NativeIndex(Generic[X]):
         return len(self.matcher)
 
     def holds(self, x: X, text: str) -> bool:
-        held = self._held.get(x)
-        return held is not None and text in held.numbers
+        entry = self._entries.get(x)
+        return entry is not None and text in entry.numbers
 
     def count(self, x: X) -> int:
-        held = self._held.get(x)
-        return 0 if held is None else len(held.numbers)
+        entry = self._entries.get(x)
+        return 0 if entry is None else len(entry.numbers)
 
     def add(self, pairs: Iterable[tuple[X, str]]) -> None:
         # Use the first of equal names for all, so that the matcher can compare names by identity.
@@ -120,25 +120,25 @@ class NativeIndex(Generic[X]):
         new: dict[tuple[X, str], tuple[X, str]] = {}
         for x, text in pairs:
             if not self.holds(x, text):
-                held = self._held.get(x)
-                new.setdefault((x, text), (names.setdefault(x, x if held is None else held.x), text))
+                entry = self._entries.get(x)
+                new.setdefault((x, text), (names.setdefault(x, x if entry is None else entry.x), text))
         numbers = self.matcher.add(list(new.values()), topics=self._topics)
         for (x, text), number in zip(new.values(), numbers, strict=True):
-            held = self._held.get(x)
-            if held is None:
-                held = self._held[x] = _Held(x)
-            held.numbers[text] = number
+            entry = self._entries.get(x)
+            if entry is None:
+                entry = self._entries[x] = _Entry(x)
+            entry.numbers[text] = number
 
     def discard(self, x: X, text: str) -> None:
-        held = self._held.get(x)
-        if held is not None and text in held.numbers:
-            self.matcher.remove([held.numbers.pop(text)])
-            if not held.numbers:
-                del self._held[x]
+        entry = self._entries.get(x)
+        if entry is not None and text in entry.numbers:
+            self.matcher.remove([entry.numbers.pop(text)])
+            if not entry.numbers:
+                del self._entries[x]
 
     def delete(self, x: X) -> None:
-        if (held := self._held.pop(x, None)) is not None:
-            self.matcher.remove(list(held.numbers.values()))
+        if (entry := self._entries.pop(x, None)) is not None:
+            self.matcher.remove(list(entry.numbers.values()))
 
 
 @final
@@ -158,5 +158,5 @@ class NativeTopics(Bindings[X, NativeIndex[X]]):
             return index.match_topic(key)
         except UnicodeEncodeError:
             # The key has a lone surrogate, which the core cannot represent; only wildcards match it.
-            held = ((x, parse_topic(pattern, self._dialect)) for x, pattern in self.pairs())
-            return list(dict.fromkeys(x for x, pattern in held if is_in(pattern, key)))
+            bound = ((x, parse_topic(pattern, self._dialect)) for x, pattern in self.pairs())
+            return list(dict.fromkeys(x for x, pattern in bound if is_in(pattern, key)))

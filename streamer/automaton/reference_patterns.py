@@ -151,10 +151,10 @@ class PatternIndex(Generic[X]):
     def _candidates(self, values: Iterable[tuple[Path, Any]]) -> list[_Entry[X]]:
         keys = {(path, scalar_key(value)) for path, value in values if not isinstance(value, BeyondFloat64)}
         with self._lock:
-            found = self._unkeyed.copy()
+            candidates = self._unkeyed.copy()
             for key in keys:
-                found.update(self._by_key.get(key, ()))
-        return sorted(found, key=lambda entry: entry.order)
+                candidates.update(self._by_key.get(key, ()))
+        return sorted(candidates, key=lambda entry: entry.order)
 
 
 def _keys_of(pattern: Pattern) -> list[Key] | None:

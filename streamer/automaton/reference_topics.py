@@ -106,10 +106,10 @@ class TopicTrie(Generic[X]):
             nodes = self._walk(key)
             if nodes is None:
                 nodes = [node for pattern, node in self._ends.copy().items() if is_in(pattern, key)]
-            found: dict[X, None] = {}
+            bound: dict[X, None] = {}
             for node in nodes:
-                found.update(node.bound.copy())
-            return list(found)
+                bound.update(node.bound.copy())
+            return list(bound)
 
     def _walk(self, key: str) -> Iterable[_Node[X]] | None:
         """Return the nodes at which a key ends, or None if that takes too many steps."""

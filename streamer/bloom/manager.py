@@ -65,7 +65,7 @@ class Reason(StrEnum):
     STALE = "stale"
     RATE = "rate"
     INTERVAL = "interval"
-    ASKED = "asked"
+    REQUESTED = "asked"
 
 
 class Guarded(Protocol):
@@ -92,7 +92,7 @@ class _Watch:
         saturated: whether it passes too many events and will not be enlarged further.
         failures: the number of consecutive failed rebuilds.
         retry_at: the time of the earliest next try.
-        measured_at, measured_asked: the time when its samples were last compared, and the number of queries then.
+        measured_at, measured_queries: the time when its samples were last compared, and the number of queries then.
         asked, probes: the counters when that version was first read, so that older events do not affect the current rate.
     """
 
@@ -105,7 +105,7 @@ class _Watch:
     failures: int = 0
     retry_at: float = -math.inf
     measured_at: float = -math.inf
-    measured_asked: int = 0
+    measured_queries: int = 0
     asked: int = 0
     probes: int = 0
 
@@ -128,7 +128,7 @@ class Manager:
         self._rebuilds: Counter[tuple[Name, Reason]] = Counter()
         self._failures: Counter[Name] = Counter()
         #: The state of each filter at the last reading: its growths up to then are counted.
-        self._seen: dict[Name, FilterState] = {}
+        self._latest: dict[Name, FilterState] = {}
         # A separate lock for the counts, because a rebuild keeps the other lock for a long time.
         self._counting = Lock()
         self._lock = Lock()
@@ -137,11 +137,11 @@ class Manager:
         """Return the state of each filter, and count those that writes have enlarged since the last reading."""
         with self._counting:
             while True:
-                latest = self._seen
+                latest = self._latest
                 states = self._core.filters()
                 now = {state.name: state for state in states}
-                if self._seen is latest:
-                    self._seen = now
+                if self._latest is latest:
+                    self._latest = now
                     break
             for state in states:
                 before = latest.get(state.name)
@@ -203,8 +203,8 @@ class Manager:
             now = self._clock()
             for state in self.filters():
                 if state.name == (tenant, collection):
-                    rebuilt = self._rebuild(state, self._watch(state, now), Reason.ASKED, now, is_asked=True)
-                    self._report({state.name: (state, Reason.ASKED)} if rebuilt else {})
+                    rebuilt = self._rebuild(state, self._watch(state, now), Reason.REQUESTED, now, is_requested=True)
+                    self._report({state.name: (state, Reason.REQUESTED)} if rebuilt else {})
                     return True
             return False
 
@@ -248,8 +248,8 @@ class Manager:
         any_due = False
         for state in states:
             watch = self._watch(state, now)
-            if state.asked - watch.measured_asked >= SAMPLES and now - watch.measured_at >= MEASURE_INTERVAL:
-                watch.measured_at, watch.measured_asked = now, state.asked
+            if state.asked - watch.measured_queries >= SAMPLES and now - watch.measured_at >= MEASURE_INTERVAL:
+                watch.measured_at, watch.measured_queries = now, state.asked
                 self._core.measure_filter(*state.name)
                 any_due = True
         return any_due
@@ -264,11 +264,11 @@ class Manager:
         return state.stale >= 0.1 * state.keys
 
     def _key_rate(self, state: FilterState, watch: _Watch) -> float:
-        asked = state.asked - watch.asked
-        probes = (state.probes - watch.probes) / asked if asked >= SAMPLES else state.probes_per_event
+        queries = state.asked - watch.asked
+        probes = (state.probes - watch.probes) / queries if queries >= SAMPLES else state.probes_per_event
         return float(key_fp_rate(self._options.fp_rate, probes) / 2**watch.growths)
 
-    def _rebuild(self, state: FilterState, watch: _Watch, reason: Reason, now: float, *, is_asked: bool = False) -> bool:
+    def _rebuild(self, state: FilterState, watch: _Watch, reason: Reason, now: float, *, is_requested: bool = False) -> bool:
         live = max(state.keys - state.stale, state.keys // 2)
         capacity = min(max(self._options.initial_capacity, math.ceil(ROOM * live)), MOST_KEYS)
         key_rate = self._key_rate(state, watch)
@@ -285,7 +285,7 @@ class Manager:
                 state.version,
                 exc_info=error,
             )
-            if is_asked:
+            if is_requested:
                 raise
             return False
         watch.version = state.version + 1

@@ -88,9 +88,9 @@ def _native_rows(
     for row in range(0, len(events), BLOCK):
         block = words[row : row + BLOCK + 1]
         part = memoryview(b"") if data is None else data[block[0] : max(block[0], block[-1])]
-        passes, left = native.ask_rows(block.cast("B"), wide, part, valid, events.offset + row, tenant, collection)
+        passes, undecided = native.ask_rows(block.cast("B"), wide, part, valid, events.offset + row, tenant, collection)
         bits += passes
-        unknown += [row + each for each in left]
+        unknown += [row + each for each in undecided]
     rows = _as_binary(events)
     for row in unknown:
         if _may_match(rows[row].as_py(), ask):

@@ -182,18 +182,18 @@ class _Compiling:
             plain["size"] = schema["size"]
             known.convert = _converting("bytes", schema)
         else:
-            found = [(each["name"], *self.compile(each["type"], inner)) for each in schema["fields"]]
-            plain["fields"] = [{"name": name, "type": of} for name, of, _ in found]
+            fields = [(each["name"], *self.compile(each["type"], inner)) for each in schema["fields"]]
+            plain["fields"] = [{"name": name, "type": of} for name, of, _ in fields]
             known.convert = connect.conversion(schema.get("connect.name"), schema.get("connect.parameters"))
             if known.convert is None:
-                known.convert = _of_fields([(name, convert) for name, _, convert in found if convert is not None])
+                known.convert = _of_fields([(name, convert) for name, _, convert in fields if convert is not None])
         known.is_whole = True
         return plain, known.convert
 
     def _union(self, branches: Sequence[Any], space: str) -> tuple[Any, _Conversion]:
         if len([each for each in branches if each != "null"]) < 2:
-            found = [self.compile(each, space) for each in branches]
-            return [plain for plain, _ in found], next((convert for _, convert in found if convert is not None), None)
+            compiled = [self.compile(each, space) for each in branches]
+            return [plain for plain, _ in compiled], next((convert for _, convert in compiled if convert is not None), None)
         plain: list[Any] = []
         conversions: dict[str, _Conversion] = {}
         for number, each in enumerate(branches):
@@ -217,7 +217,7 @@ class _Compiling:
         before = next((each for each in _fields(schema) if each.get("name") == "before"), None)
         if before is None:
             return None
-        found = []
+        defaults = []
         for column in _fields(before.get("type")):
             kind = next((each for each in _branches(column["type"]) if each != "null"), None)
             convert = _Compiling(self.defined).compile(kind, "")[1] if _is_scalar(kind) else None
@@ -229,8 +229,8 @@ class _Compiling:
                 value = 0
             else:
                 continue
-            found.append({"field": column["name"], "default": value if value is None or convert is None else convert(value)})
-        return {"type": "struct", "fields": [{"field": "before", "type": "struct", "fields": found}]} if found else None
+            defaults.append({"field": column["name"], "default": value if value is None or convert is None else convert(value)})
+        return {"type": "struct", "fields": [{"field": "before", "type": "struct", "fields": defaults}]} if defaults else None
 
 
 def _defined(schema: Any, space: str) -> Iterator[tuple[str, tuple[Any, str]]]:
@@ -273,8 +273,8 @@ def _is_scalar(schema: Any) -> bool:
 
 def _fields(schema: Any) -> Sequence[Mapping[str, Any]]:
     """Return the fields of a record, or of the record in a union with null."""
-    found = next((each for each in _branches(schema) if isinstance(each, Mapping) and "fields" in each), {})
-    return tuple(found.get("fields", ()))
+    record = next((each for each in _branches(schema) if isinstance(each, Mapping) and "fields" in each), {})
+    return tuple(record.get("fields", ()))
 
 
 def _is_empty(plain: Any) -> bool:
@@ -290,13 +290,13 @@ def _is_empty(plain: Any) -> bool:
 def _converting(kind: str, schema: Mapping[str, Any]) -> _Conversion:
     """Return the conversion of a type that contains no other type."""
     parameters = schema.get("connect.parameters")
-    found = connect.conversion(schema.get("connect.name"), parameters)
-    if found is None and isinstance(logical := schema.get("logicalType"), str) and logical in _LOGICAL:
+    conversion = connect.conversion(schema.get("connect.name"), parameters)
+    if conversion is None and isinstance(logical := schema.get("logicalType"), str) and logical in _LOGICAL:
         scale = {"scale": schema.get("scale", 0)} if logical == "decimal" else None
-        found = connect.conversion(_LOGICAL[logical], scale)
+        conversion = connect.conversion(_LOGICAL[logical], scale)
     if kind == "bytes":
-        return text if found is None else lambda value: text(found(value))
-    return found if found is not None else {"double": double, "float": single}.get(kind)
+        return text if conversion is None else lambda value: text(conversion(value))
+    return conversion if conversion is not None else {"double": double, "float": single}.get(kind)
 
 
 def _of_fields(conversions: Sequence[tuple[str, connect.Conversion]]) -> _Conversion:

@@ -78,8 +78,8 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
     listed = members.get("pkNames")
     names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else None
     events: list[Keyed] = []
-    for at, given in enumerate(rows):
-        row = _row(given, types, columns, f"/data/{at}")
+    for at, source in enumerate(rows):
+        row = _row(source, types, columns, f"/data/{at}")
         # With binlog_row_image=MINIMAL, a row has only its key and the changed columns; with NOBLOB it lacks large values
         # that were not changed. The types name only the columns that some row of the message has.
         lacking = [name for name in dict.fromkeys((*types, *columns)) if name not in row]
@@ -96,13 +96,13 @@ def read(message: Message, *, most: int | None = None) -> list[Keyed]:
             if old is not None and is_moved(names or (), old, row):
                 gone = change("delete", collection, before=before, ts=ts)
                 made = change("insert", collection, data=row, unknown=lacking, ts=ts) | _PARTIAL
-                events += [(gone, _key(names, given | olds[at])), (made, _key(names, given))]
+                events += [(gone, _key(names, source | olds[at])), (made, _key(names, source))]
                 continue
             # Without `old`, the row before the change is unknown.
             event = change(kind, collection, data=row, before=before, unknown=lacking, ts=ts) | _PARTIAL
             if old is not None and (untold := [name for name in lacking if name not in old]):
                 event["unknown"] += [encode_pointer(("before", name)) for name in untold]
-        events.append((event, _key(names, given)))
+        events.append((event, _key(names, source)))
     return events
 
 
@@ -111,11 +111,11 @@ def _key(names: Sequence[str] | None, row: Mapping[str, Any]) -> Sequence[Any] |
     return None if names is None else [row.get(name) for name in names]
 
 
-def _row(given: Any, types: Mapping[str, Any], columns: Mapping[str, Any], place: str) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a row is an object, not {named(given)}", place=place)
-    columns_within(given, _WHAT, place)
-    return {name: _value(value, types.get(name), columns.get(name), place, name) for name, value in given.items()}
+def _row(row: Any, types: Mapping[str, Any], columns: Mapping[str, Any], place: str) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise EventError(EventCode.WRONG_TYPE, f"{_WHAT}: a row is an object, not {named(row)}", place=place)
+    columns_within(row, _WHAT, place)
+    return {name: _value(value, types.get(name), columns.get(name), place, name) for name, value in row.items()}
 
 
 def _value(value: Any, sql_type: Any, column: Any, place: str, name: str) -> Any:

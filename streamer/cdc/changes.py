@@ -99,8 +99,8 @@ def changes(
     columns_within(members, name, "")
     try:
         events = _DECODE[name](members, layout)
-        found = zip(events, envelopes(name, members, len(events), layout.added_prefix), strict=True)
-        texts = _written([event | {"envelope": envelope} for event, envelope in found], limits.max_event_bytes * _MOST)
+        pairs = zip(events, envelopes(name, members, len(events), layout.added_prefix), strict=True)
+        texts = _written([event | {"envelope": envelope} for event, envelope in pairs], limits.max_event_bytes * _MOST)
     except RecursionError:
         raise too_deep(record if isinstance(record, Mapping) else bytes(record or b""), name) from None
     if not texts:
@@ -125,10 +125,10 @@ def _too_long(most: int) -> EventError:
     return EventError(EventCode.TOO_LONG, f"the changes of the record have more than {most} bytes together")
 
 
-def _written(found: list[ChangeEvent], most: int) -> list[bytes]:
+def _written(events: list[ChangeEvent], most: int) -> list[bytes]:
     texts = []
     length = 0
-    for event in found:
+    for event in events:
         if event.get("type") == IGNORE:
             continue
         texts.append(written(event).encode())

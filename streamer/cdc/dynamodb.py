@@ -95,15 +95,15 @@ def _table(record: Mapping[str, Any], at: str) -> str:
 
 
 def _milliseconds(change_of: Mapping[str, Any]) -> int | None:
-    given = change_of.get("ApproximateCreationDateTime")
-    if isinstance(given, datetime):
-        given = given.timestamp()
-    if not isinstance(given, int | float) or isinstance(given, bool):
+    moment = change_of.get("ApproximateCreationDateTime")
+    if isinstance(moment, datetime):
+        moment = moment.timestamp()
+    if not isinstance(moment, int | float) or isinstance(moment, bool):
         return None
     precision = change_of.get("ApproximateCreationDateTimePrecision")
     # Kinesis writes milliseconds, and does not always say so; seconds of this size are after the year 9999.
-    unit = {"MILLISECOND": 1, "MICROSECOND": 0.001}.get(str(precision), 1000 if abs(given) < _MOST_SECONDS else 1)
-    milliseconds = given * unit
+    unit = {"MILLISECOND": 1, "MICROSECOND": 0.001}.get(str(precision), 1000 if abs(moment) < _MOST_SECONDS else 1)
+    milliseconds = moment * unit
     # An infinity, or no time.
     return int(milliseconds) if -_MOST_MILLISECONDS < milliseconds < _MOST_MILLISECONDS else None
 
@@ -143,11 +143,11 @@ _SCALARS: Final[dict[str, Callable[[Any], Any]]] = {
 _SETS: Final = {"SS": _SCALARS["S"], "NS": _SCALARS["N"], "BS": _SCALARS["B"]}
 
 
-def _value(given: Any, place: str, depth: int) -> Any:
-    if not isinstance(given, Mapping) or len(given) != 1 or depth > _MAX_DEPTH:
+def _value(typed: Any, place: str, depth: int) -> Any:
+    if not isinstance(typed, Mapping) or len(typed) != 1 or depth > _MAX_DEPTH:
         reason = f"nested deeper than {_MAX_DEPTH}" if depth > _MAX_DEPTH else 'a value is an object of one type, as {"N": "42"}'
         raise EventError(EventCode.BAD_VALUE, f"{_WHAT}: {reason}", place=place)
-    ((kind, value),) = given.items()
+    ((kind, value),) = typed.items()
     if kind == "M" and isinstance(value, Mapping):
         return {name: _value(member, f"{place}/M{encode_pointer((name,))}", depth + 1) for name, member in value.items()}
     if kind == "L" and isinstance(value, list):

@@ -52,21 +52,21 @@ def _conversion(schema: Any, root: Any, others: Mapping[str, Any], depth: int) -
     # The depth limit also ends schemas that refer to themselves; database values are never as deep.
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return None
-    if (found := connect.conversion(schema.get("title"), schema.get("connect.parameters"))) is not None:
-        return found
+    if (conversion := connect.conversion(schema.get("title"), schema.get("connect.parameters"))) is not None:
+        return conversion
     if isinstance(pointer := schema.get("$ref"), str):
         return _conversion(*_referred(pointer, root, others), others, depth + 1)
     for name in ("oneOf", "anyOf", "allOf"):
         kinds = [each for each in _listed(schema.get(name)) if isinstance(each, Mapping) and each.get("type") != "null"]
-        if len(kinds) == 1 and (found := _conversion(kinds[0], root, others, depth + 1)) is not None:
-            return found
+        if len(kinds) == 1 and (conversion := _conversion(kinds[0], root, others, depth + 1)) is not None:
+            return conversion
     if isinstance(schema.get("items"), Mapping):
         return _each(_conversion(schema["items"], root, others, depth + 1))
     members = schema.get("properties")
     of = {}
     for name, each in (members if isinstance(members, Mapping) else {}).items():
-        if (found := _conversion(each, root, others, depth + 1)) is not None:
-            of[name] = found
+        if (conversion := _conversion(each, root, others, depth + 1)) is not None:
+            of[name] = conversion
     rest = _conversion(schema.get("additionalProperties"), root, others, depth + 1)
     return _members(of, rest, members if isinstance(members, Mapping) else {})
 
@@ -78,10 +78,10 @@ def _listed(value: Any) -> Sequence[Any]:
 def _referred(pointer: str, root: Any, others: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return the schema that a reference points to, and the schema document around it."""
     name, _, path = pointer.partition("#")
-    found = inside = others.get(name) if name else root
+    target = inside = others.get(name) if name else root
     for step in path.split("/")[1:]:
-        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-    return found, inside
+        target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
+    return target, inside
 
 
 def _each(of: _Conversion) -> _Conversion:
@@ -98,9 +98,9 @@ def _members(of: Mapping[str, connect.Conversion], rest: _Conversion, known: Map
         if not isinstance(value, dict):
             return value
         for name, member in value.items():
-            found = of.get(name) or (rest if name not in known else None)
-            if member is not None and found is not None:
-                value[name] = found(member)
+            conversion = of.get(name) or (rest if name not in known else None)
+            if member is not None and conversion is not None:
+                value[name] = conversion(member)
         return value
 
     return convert

@@ -215,12 +215,12 @@ class Decoder:
         Raises:
             EventError: see `read`.
         """
-        found = self.read(message)
-        if isinstance(found, Begin | Commit):
-            return [no_change(f"the {'begin' if isinstance(found, Begin) else 'commit'} of a transaction")]
-        if not found:
+        result = self.read(message)
+        if isinstance(result, Begin | Commit):
+            return [no_change(f"the {'begin' if isinstance(result, Begin) else 'commit'} of a transaction")]
+        if not result:
             return [no_change("a description of a table or a type" if message[:1] != b"O" else "the origin of a transaction")]
-        return [parsed(text, _WHAT) for text, _ in found]
+        return [parsed(text, _WHAT) for text, _ in result]
 
     def read(self, message: bytes) -> Begin | Commit | list[Change]:
         """Return the content of a message: the begin or commit of a transaction, or the events of a change as JSON.
@@ -458,9 +458,9 @@ def _bytes(text: str) -> str:
 
 def _zoned(text: str) -> str:
     """Return a time with its zone as RFC 3339 text, which CEL's `timestamp` reads; other years than 0000 to 9999 stay as text."""
-    if (found := _ZONED(text)) is None:
+    if (match := _ZONED(text)) is None:
         return encode_basestring(text)
-    date, time, hours, minutes = found.groups()
+    date, time, hours, minutes = match.groups()
     zone = "Z" if hours in ("+00", "-00") and minutes in (None, ":00") else hours + (minutes or ":00")
     return f'"{date}T{time}{zone}"'
 

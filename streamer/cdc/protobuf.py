@@ -94,7 +94,7 @@ def reader(schema: str, references: Mapping[str, str]) -> Callable[[bytes], Any]
     types: dict[tuple[int, ...], tuple[Any, _Conversion]] = {}
     messages = _Messages()
 
-    def found(indexes: tuple[int, ...]) -> tuple[Any, _Conversion]:
+    def look_up(indexes: tuple[int, ...]) -> tuple[Any, _Conversion]:
         nested = list(file.message_types_by_name.values())
         descriptor = None
         for index in indexes:
@@ -107,7 +107,7 @@ def reader(schema: str, references: Mapping[str, str]) -> Callable[[bytes], Any]
 
     def read(record: bytes) -> Any:
         indexes, at = _indexes(record)
-        made, convert = types.get(indexes) or found(indexes)
+        made, convert = types.get(indexes) or look_up(indexes)
         message = made()
         try:
             message.ParseFromString(record[at:])
@@ -174,10 +174,10 @@ def _described(schema: str) -> Any:
     from google.protobuf.message import DecodeError
 
     try:
-        found = FileDescriptorProto.FromString(base64.b64decode(schema, validate=True))
+        descriptor = FileDescriptorProto.FromString(base64.b64decode(schema, validate=True))
     except (binascii.Error, DecodeError, ValueError):
         return None
-    return found if found.ListFields() else None
+    return descriptor if descriptor.ListFields() else None
 
 
 def _compiled(sources: Mapping[str, str], described: Mapping[str, Any]) -> bytes:
@@ -258,8 +258,8 @@ def _key(name: Any) -> str:
 
 
 def _decimal(message: Any) -> Any:
-    found = connect.decimal(message.value, message.scale)
-    return text(message.value) if found is None else found
+    number = connect.decimal(message.value, message.scale)
+    return text(message.value) if number is None else number
 
 
 def _json(message: Any) -> Any:

@@ -58,11 +58,11 @@ class Stream:
         """
         record = message_of(event)
         if self._native is not None:
-            found = [text for text, _ in self._native.read(record) or ()]
+            texts = [text for text, _ in self._native.read(record) or ()]
         else:
             with self._lock:
-                found = self._decoded(record)
-        return [] if found and found[0].startswith(_NO_CHANGE) else found
+                texts = self._decoded(record)
+        return [] if texts and texts[0].startswith(_NO_CHANGE) else texts
 
     def _decoded(self, record: bytes) -> list[bytes]:
         message = pgoutput.bytes_of(record)

@@ -27,10 +27,10 @@ def single(value: float) -> Any:
     if not isfinite(value):
         return _NOT_FINITE[str(value)]
     for digits in (6, 7, 8):
-        found = float(f"{value:.{digits}g}")
+        rounded = float(f"{value:.{digits}g}")
         try:
-            if _UNPACK(_PACK(found))[0] == value:
-                return found
+            if _UNPACK(_PACK(rounded))[0] == value:
+                return rounded
         except OverflowError:
             continue
     return float(f"{value:.9g}")

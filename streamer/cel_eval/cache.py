@@ -67,7 +67,7 @@ class ProgramCache:
         return self._misses + sum(counts().misses for counts in self._also)
 
     @property
-    def held(self) -> int:
+    def programs(self) -> int:
         """The number of cached programs, here and in a native core."""
         return len(self) + sum(counts().held for counts in self._also)
 

@@ -122,7 +122,7 @@ def check(source: str, tree: Node, functions: Mapping[str, Arity] = NO_FUNCTIONS
     result = checker.type_of(tree)
     if result.name not in ("bool", "dyn"):
         raise _error(f"the result must be a bool; this is {_a(result)}", tree.at)
-    return checker.found
+    return checker.checked
 
 
 def _error(reason: str, at: At) -> CelError:
@@ -175,7 +175,7 @@ def _unwrap(node: Node) -> Node:
 class _Checker:
     def __init__(self, source: str, functions: Mapping[str, Arity]) -> None:
         self._source = source
-        self.found = Checked()
+        self.checked = Checked()
         self._registered = functions
         self._scope: list[tuple[str, Type]] = []
         self._instructions = 0
@@ -196,7 +196,7 @@ class _Checker:
     def _ident(self, node: Ident) -> Type:
         kind = self._name(node)
         if isinstance(node.meaning, Variable):
-            self.found.fields.add((node.name,))
+            self.checked.fields.add((node.name,))
         return kind
 
     def _paren(self, node: Paren) -> Type:
@@ -228,7 +228,7 @@ class _Checker:
                     return kind
         if node.name in VARIABLES:
             node.meaning = Variable(node.name)
-            self.found.variables.add(node.name)
+            self.checked.variables.add(node.name)
             return VARIABLES[node.name]
         if node.name in TYPE_NAMES:
             node.meaning = TYPE_NAMES[node.name]
@@ -260,8 +260,8 @@ class _Checker:
         if result is None:
             counts = {len(params) for params, _ in overloads}
             if len(kinds) not in counts:
-                given, wanted = len(args), " or ".join(str(count - (target is not None)) for count in sorted(counts))
-                raise _error(f"{name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {given}", at)
+                actual, wanted = len(args), " or ".join(str(count - (target is not None)) for count in sorted(counts))
+                raise _error(f"{name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {actual}", at)
             raise _error(f"{name} does not take {_listed(kinds)}", at)
         return result
 
@@ -293,7 +293,7 @@ class _Checker:
         return result
 
     def _remark(self, kind: Any, at: At, message: str) -> None:
-        self.found.remarks.append(Remark(kind, *at, message))
+        self.checked.remarks.append(Remark(kind, *at, message))
 
     def _arithmetic(self, op: str, at: At, left: Type, right: Type) -> Type:
         result = resolve(OPERATORS[op], [left, right])
@@ -353,13 +353,13 @@ class _Checker:
             self._constant_regexp(node.args[1])
         return result
 
-    def _call_registered(self, name: str, args: list[Node], given: int, at: At) -> Type:
+    def _call_registered(self, name: str, args: list[Node], count: int, at: At) -> Type:
         least, most = self._registered[name]
-        if given < least or (most is not None and given > most):
+        if count < least or (most is not None and count > most):
             wanted = str(least) if least == most else f"at least {least}" if most is None else f"{least} to {most}"
             plural = "" if wanted.split()[-1] == "1" else "s"
-            raise _error(f"{name}() takes {wanted} argument{plural}, not {given}", at)
-        self.found.calls.add(name)
+            raise _error(f"{name}() takes {wanted} argument{plural}, not {count}", at)
+        self.checked.calls.add(name)
         self._types_of(args)
         return DYN
 
@@ -384,10 +384,10 @@ class _Checker:
         node = _unwrap(node)
         if not isinstance(node, Literal):
             return
-        if node.value in self.found.regexps:
+        if node.value in self.checked.regexps:
             return
         try:
-            regexp = self.found.regexps[node.value] = compile_regexp(node.value)
+            regexp = self.checked.regexps[node.value] = compile_regexp(node.value)
         except re2.error as error:
             raise _error(regexp_error(error), node.at) from None
         self._instructions += regexp.programsize
@@ -399,7 +399,7 @@ class _Checker:
         self._field(kind, node.name, node.at)
         path = constant_path(node.target)
         if path is not None:
-            self.found.fields.add((*path, node.name))
+            self.checked.fields.add((*path, node.name))
         return BOOL
 
     def _step_into(self, node: Node) -> Type:
@@ -412,7 +412,7 @@ class _Checker:
         kind = _TYPE_OF[type(node.value)](self, node.value)
         node.slot = len(self._scope)
         self._scope.append((node.name, kind))
-        self.found.slots = max(self.found.slots, len(self._scope))
+        self.checked.slots = max(self.checked.slots, len(self._scope))
         result = _TYPE_OF[type(node.result)](self, node.result)
         del self._scope[node.slot :]
         return result
@@ -432,7 +432,7 @@ class _Checker:
             kind = self._step(kind, step)
         path = constant_path(node) if whole else None
         if path is not None:
-            self.found.fields.add(path)
+            self.checked.fields.add(path)
         return kind
 
     def _step(self, kind: Type, step: Step) -> Type:
@@ -502,7 +502,7 @@ class _Checker:
                 raise _error(f"{step.name}() goes over a list or a map, not over {_a(kind)}", step.at)
         step.slot = len(self._scope)
         self._scope += [(name, variable) for (_, name), variable in zip(step.names, kinds, strict=True)]
-        self.found.slots = max(self.found.slots, len(self._scope))
+        self.checked.slots = max(self.checked.slots, len(self._scope))
         if step.condition is not None:
             condition = _TYPE_OF[type(step.condition)](self, step.condition)
             self._expect_bool(condition, step.condition, f"the condition of {step.name}()")

@@ -151,10 +151,10 @@ class ErrorLog:
         """
         if (count := self._of_all.due()) is None:
             return
-        left_out = count - 1
+        others = count - 1
         so_far = f" ({errors:,} errors so far)" if errors > 1 else ""
-        also = f"; {left_out:,} messages about others were left out" if left_out else ""
+        also = f"; {others:,} messages about others were left out" if others else ""
         shared = "a topic" if reason is CelReason.TOPIC_BUDGET else "a regexp"
         whose = shared if subscription_id is None else f"subscription {subscription_id!r}"
-        told = {"subscription": subscription_id, "code": reason.value, "count": errors}
-        LOGGER.warning("%s: CEL error %s: %s%s%s", whose, reason.value, detail or "no details", so_far, also, extra=told)
+        fields = {"subscription": subscription_id, "code": reason.value, "count": errors}
+        LOGGER.warning("%s: CEL error %s: %s%s%s", whose, reason.value, detail or "no details", so_far, also, extra=fields)

@@ -49,7 +49,7 @@ from streamer.cel_eval.tree import (
     Unary,
     Variable,
 )
-from streamer.cel_eval.unknowns import MISSING, Partial, below, content, found_or_none, is_optional, select, some, variables
+from streamer.cel_eval.unknowns import MISSING, Partial, below, content, is_optional, result_or_none, select, some, variables
 from streamer.cel_eval.values import (
     KEYS,
     NONE,
@@ -319,7 +319,7 @@ class Run:
                     value = select(value, step.name)
                 case Select() | OptionalSelect():
                     inner = content(value)
-                    value = NONE if inner is NONE else found_or_none(select(inner, step.name), inner)
+                    value = NONE if inner is NONE else result_or_none(select(inner, step.name), inner)
                 case Index() | OptionalIndex():
                     key = _EVALUATE[type(step.key)](self, step.key)
                     value = self._index(value, key) if type(step) is Index and not is_optional(value) else self._find(value, key)
@@ -357,7 +357,7 @@ class Run:
         inner = content(value)
         if inner is NONE:
             return _strict([key]) or NONE
-        return found_or_none(self._index(inner, key), inner, key)
+        return result_or_none(self._index(inner, key), inner, key)
 
     def _early(self, name: str, value: Value) -> Value:
         """Return the result of a method of an optional that needs neither its arguments nor the unknowns; else MISSING."""
@@ -463,11 +463,11 @@ class Run:
         error: Failure | None = None
         for element in items:
             self.charge(1)
-            found = self.equal(item, element)
-            if found is True:
+            is_equal = self.equal(item, element)
+            if is_equal is True:
                 return True
-            if type(found) is Failure:
-                error = error or found
+            if type(is_equal) is Failure:
+                error = error or is_equal
         return False if error is None else error
 
     def _in(self, item: Value, container: Value) -> Value:

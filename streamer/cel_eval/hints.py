@@ -68,8 +68,8 @@ def hint(before: str, rest: str) -> str | None:
         before: the text before the error.
         rest: the text from the error on.
     """
-    if found := _WORD.match(rest):
-        word = found[0]
+    if match := _WORD.match(rest):
+        word = match[0]
         name = _last_word(before[:-1]) if before.endswith("-") else ""
         if name and max(len(name), len(word)) <= _LONGEST:
             return f"a name with a hyphen is written as in data['{name}-{word}']"

@@ -65,7 +65,7 @@ def narrowing(program: Program) -> str | None:
     if len(source) > MAX_LENGTH:
         return None
     starts = [0, *(_offset(source, _first(operand)) for operand in tree.operands[1:])]
-    kept = []
+    conjuncts = []
     for operand, start, end in zip(tree.operands, starts, [*starts[1:], None], strict=True):
         text = source[start:end]
         # A comment could contain another `&&`.
@@ -73,8 +73,8 @@ def narrowing(program: Program) -> str | None:
             text = (text if end is None else text[: text.rindex("&&")]).strip()
             # A wrong split would lose matches, so parse the text again and compare.
             if _says(text, operand):
-                kept.append(text)
-    return " && ".join(kept) or None
+                conjuncts.append(text)
+    return " && ".join(conjuncts) or None
 
 
 def _says(text: str, node: Node) -> bool:
@@ -86,14 +86,14 @@ def _says(text: str, node: Node) -> bool:
 
 def _signature(root: Node) -> list[tuple[Any, ...]]:
     """Return the content of a tree, without positions and the resolution of its names."""
-    told: list[tuple[Any, ...]] = []
+    content: list[tuple[Any, ...]] = []
     pending: list[Node | Step] = [root]
     while pending:
         node = pending.pop()
         below = children(node)
-        told.append((type(node), len(below), *_own(node)))
+        content.append((type(node), len(below), *_own(node)))
         pending.extend(below)
-    return told
+    return content
 
 
 def _own(node: Node | Step) -> tuple[Any, ...]:

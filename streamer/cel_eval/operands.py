@@ -41,9 +41,9 @@ def likely_paths(source: str) -> set[tuple[str, ...]]:
     A path that is also among the `fields` of its program is certain.
     """
     return {
-        (found["root"], *("".join(name) for name in _NAMED.findall(found["names"])))
-        for found in _PATH.finditer(source)
-        if found["root"]
+        (match["root"], *("".join(name) for name in _NAMED.findall(match["names"])))
+        for match in _PATH.finditer(source)
+        if match["root"]
     }
 
 
@@ -63,8 +63,8 @@ def operands(program: Program) -> tuple[str, list[Program]] | None:
     texts = _split(text, tree.op)
     if len(texts) != len(tree.operands):
         return None
-    found = zip(texts, tree.operands, strict=True)
-    return tree.op, [replace(program, source=part, tree=node, fields=_fields(node, program)) for part, node in found]
+    pairs = zip(texts, tree.operands, strict=True)
+    return tree.op, [replace(program, source=part, tree=node, fields=_fields(node, program)) for part, node in pairs]
 
 
 def compared(program: Program, event: Event, budget: int) -> tuple[Any, Any] | None:

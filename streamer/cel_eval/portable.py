@@ -102,7 +102,7 @@ class Evaluation(Run, Evaluator):
         self._runs = runs
         # A tenth of a microsecond per unit, as natively.
         self._timeout = 100 * budget
-        self._began = self._seen = clock()
+        self._began = self._checked_at = clock()
 
     def visit(self, tree: Any) -> Any:
         """Evaluate our tree instead of cel-python's."""
@@ -131,9 +131,9 @@ class Evaluation(Run, Evaluator):
     def _look(self) -> None:
         now = clock()
         # The time up to the next reading may be as long as since the last one.
-        if 2 * now - self._seen - self._began > self._timeout:
+        if 2 * now - self._checked_at - self._began > self._timeout:
             raise BudgetSpentError(f"stopped after {(now - self._began) / 1e6:.3g} ms of the processor's time")
-        self._seen = now
+        self._checked_at = now
 
     def called(self, name: str, args: list[Value]) -> Value:
         """Call a function of the user, of the contract, or of cel-python."""

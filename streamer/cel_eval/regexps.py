@@ -43,24 +43,24 @@ _ITEM: Final = re.compile(
 def regexp_size(source: str) -> int:
     """Return the size of a regexp."""
     groups: list[int] = []  # the content of the surroundings of each open bracket
-    held = last = at = 0
+    total = last = at = 0
     while at < len(source):
         piece = _PIECE.match(source, at)
         assert piece is not None  # any character is a piece
         at = piece.end()
         kind = piece.lastgroup
         if kind == "quoted":
-            held, last = held + len(piece["quoted"]), 1 if piece["quoted"] else last
+            total, last = total + len(piece["quoted"]), 1 if piece["quoted"] else last
         elif kind in ("low", "comma", "high"):
             digits = (piece["high"] or piece["low"]).lstrip("0")[:7]  # more digits exceed `MAX_SIZE` anyway
             repeated = min(MAX_SIZE, last * int(digits or 1))
-            held, last = held + repeated - last, repeated
+            total, last = total + repeated - last, repeated
         elif kind == "other" and piece["other"] == "(":
-            groups.append(held)
-            held = last = 0
+            groups.append(total)
+            total = last = 0
         elif kind == "other" and piece["other"] == ")" and groups:
-            last = max(1, held)
-            held = groups.pop() + last
+            last = max(1, total)
+            total = groups.pop() + last
         elif kind == "other" and piece["other"] in "*+?":
             continue
         else:
@@ -68,13 +68,13 @@ def regexp_size(source: str) -> int:
                 last, at = _class(source, at)
             else:
                 last = NAMED_CLASS if kind == "named" else 1
-            held += last
+            total += last
             if kind == "other" and piece["other"] == "|":
                 last = 0
-        held = min(MAX_SIZE, held)
+        total = min(MAX_SIZE, total)
     for outer in reversed(groups):
-        held = min(MAX_SIZE, outer + held)
-    return held + 1
+        total = min(MAX_SIZE, outer + total)
+    return total + 1
 
 
 def _class(source: str, at: int) -> tuple[int, int]:

@@ -123,7 +123,7 @@ class Functions(Mapping[str, Function]):
 
 
 @cache
-def _taken() -> frozenset[str]:
+def _reserved() -> frozenset[str]:
     """Return the names that have a meaning in CEL; their modules are imported late, because most engines have no functions."""
     from streamer.cel_eval.parse import MACROS, MACROS_OF_TWO, RESERVED
     from streamer.cel_eval.types import FUNCTIONS, METHODS, VARIABLES
@@ -136,7 +136,7 @@ def _arity(name: str, function: Function) -> Arity:
     place = f"cel_functions[{name!r}]"
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError("the name of a function is made of letters, digits and _, and does not begin with a digit", place=place)
-    if name in _taken():
+    if name in _reserved():
         raise ConfigError(f"`{name}` has a meaning in CEL already; choose another name", place=place)
     if not callable(function):
         raise ConfigError(f"expected a function, not {type(function).__name__}", place=place)

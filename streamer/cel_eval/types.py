@@ -152,7 +152,7 @@ _TEXTS: Final[list[Overload]] = [((STRING, STRING), BOOL)]
 
 
 def extension_overloads(name: str, count: int) -> list[Overload]:
-    """Return the overloads of an extension function for so many arguments."""
+    """Return the overloads of an extension function for a number of arguments."""
     return [(tuple(map(_named, params)), _named(result)) for params, result in EXTENSIONS[name].overloads(count)]
 
 

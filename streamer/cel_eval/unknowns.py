@@ -78,14 +78,14 @@ def some(value: Value) -> Value:
 _ABSENT: Final = frozenset({CelReason.NO_SUCH_FIELD, CelReason.INDEX_OUT_OF_RANGE})
 
 
-def found_or_none(found: Value, *operands: Value) -> Value:
+def result_or_none(result: Value, *operands: Value) -> Value:
     """Return the result of a select or an index of *operands* as an optional: none if only the member is missing."""
-    if found is UNKNOWN:
-        return found
-    if type(found) is not Failure:
-        return some(found)
-    is_absent = found.reason in _ABSENT and not any(type(operand) is Failure for operand in operands)
-    return NONE if is_absent else found
+    if result is UNKNOWN:
+        return result
+    if type(result) is not Failure:
+        return some(result)
+    is_absent = result.reason in _ABSENT and not any(type(operand) is Failure for operand in operands)
+    return NONE if is_absent else result
 
 
 def _shown(key: Value) -> str:

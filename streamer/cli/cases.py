@@ -108,10 +108,10 @@ def _refuse(bulk: BulkConfigError, report: Report) -> NoReturn:
     sys.exit(USAGE)
 
 
-_Told = Sequence[tuple["CaseFile", Sequence[tuple["Result", float]]]]
+_Results = Sequence[tuple["CaseFile", Sequence[tuple["Result", float]]]]
 
 
-def _text(files: _Told) -> None:
+def _text(files: _Results) -> None:
     for cases, results in files:
         show(f"{cases.name} {''.join('.' if result.passed else 'F' for result, _ in results)}")
     failed = [(cases, result) for cases, results in files for result, _ in results if not result.passed]
@@ -127,7 +127,7 @@ def _text(files: _Told) -> None:
     show(_counts(files))
 
 
-def _counts(files: _Told) -> str:
+def _counts(files: _Results) -> str:
     results = [result for _, results in files for result, _ in results]
     failed = sum(not result.passed for result in results)
     return ", ".join([*([f"{failed:,} failed"] if failed else []), f"{len(results) - failed:,} passed"])
@@ -161,7 +161,7 @@ def _event(event: Any) -> str:
     return printable(text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}...")
 
 
-def _json(files: _Told) -> None:
+def _json(files: _Results) -> None:
     for cases, results in files:
         for result, _ in results:
             members = {
@@ -188,7 +188,7 @@ def _json(files: _Told) -> None:
     note(_counts(files))
 
 
-def _junit(files: _Told) -> None:
+def _junit(files: _Results) -> None:
     from xml.etree import ElementTree
 
     root = ElementTree.Element("testsuites", name=f"streamer {streamer.__version__}")
@@ -210,7 +210,7 @@ def _junit(files: _Told) -> None:
     note(_counts(files))
 
 
-def _github(files: _Told) -> None:
+def _github(files: _Results) -> None:
     for cases, results in files:
         for result, _ in results:
             if not result.passed:

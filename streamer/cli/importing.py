@@ -49,8 +49,8 @@ def command(kind: str, file: str, skip: bool, quiet: bool, **members: str | None
             show(json_text(subscription.to_dict()))
     if not quiet:
         count = len(imported.subscriptions)
-        left = f", {len(imported.refused)} {'left out' if skip else 'have no exact translation'}" if imported.refused else ""
-        note(f"{count} of {count + len(imported.refused)} rules translated{left}")
+        rest = f", {len(imported.refused)} {'left out' if skip else 'have no exact translation'}" if imported.refused else ""
+        note(f"{count} of {count + len(imported.refused)} rules translated{rest}")
     if imported.refused:
         if not skip and imported.subscriptions:
             note("printed none because of these errors; --skip prints the others")

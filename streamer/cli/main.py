@@ -155,10 +155,10 @@ def match(
     tally, first = Tally(), FirstEvents()
     code = OK
     try:
-        with opened(events) as source, setup.metrics(engine, logs=not quiet), progress(source, tally, shown=not quiet) as seen:
+        with opened(events) as source, setup.metrics(engine, logs=not quiet), progress(source, tally, shown=not quiet) as step:
             for number, event in read_lines(source, max_bytes=setup.max_event_bytes):
                 tally.events += 1
-                seen()
+                step()
                 try:
                     if isinstance(event, EventError):
                         raise event
@@ -551,15 +551,15 @@ def _event(name: str, line: int | None, longest: int) -> bytes:
             if line is None:
                 return _whole(source, longest)
             lines = read_lines(source, max_bytes=longest)
-            found = next((each for number, each in lines if number == line), None)
+            event = next((each for number, each in lines if number == line), None)
         except InputError as error:
             fail(damaged(name, error))
-    if found is None:
+    if event is None:
         fail(f"{shown_name(name)}: no event in line {line}")
-    if isinstance(found, EventError):
-        note(f"{shown_name(name)}:{line}: {found}")
+    if isinstance(event, EventError):
+        note(f"{shown_name(name)}:{line}: {event}")
         sys.exit(SOME_BAD)
-    return found
+    return event
 
 
 def _whole(source: BinaryIO, longest: int) -> bytes:

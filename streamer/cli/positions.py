@@ -25,10 +25,10 @@ def app() -> None:
 @PLAIN_OUTPUT
 def list_command(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
     """List the position of each source, also while the service runs."""
-    from streamer.service.store.opened import beside
+    from streamer.service.store.opened import reading
 
     try:
-        with beside(place(config, data_dir)) as reader:
+        with reading(place(config, data_dir)) as reader:
             rows = reader.rows("SELECT source, partition, position FROM positions ORDER BY source, number")
     except ServiceError as error:
         fail(str(error))
@@ -91,14 +91,14 @@ def forget(source: str, dry_run: bool, config: str | None, data_dir: Path | None
     """
     try:
         store = opened_store(place(config, data_dir))
-        found = store.positions(source)
-        for partition, position in found.items():
+        positions = store.positions(source)
+        for partition, position in positions.items():
             show(printable(f"{source}: {partition}: {position}"))
-        if found and not dry_run:
+        if positions and not dry_run:
             store.forget_positions(source)
         store.close()
     except ServiceError as error:
         fail(str(error))
-    note(f"{count(len(found), 'partition')} of {source} {'would be' if dry_run else 'were'} forgotten")
-    if not found:
+    note(f"{count(len(positions), 'partition')} of {source} {'would be' if dry_run else 'were'} forgotten")
+    if not positions:
         sys.exit(SOME_BAD)

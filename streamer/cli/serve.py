@@ -79,18 +79,18 @@ def _check(read: _Read, *, dev: bool) -> None:
 
     set_up_logging("warning")
     try:
-        found = checking.check(read(), dev=dev)
+        report = checking.check(read(), dev=dev)
     except BulkConfigError as bulk:
         refuse(bulk)
     except OSError as error:
         fail(f"{error.filename or 'configuration'}: {error.strerror or error}")
-    for each in found.notes:
+    for each in report.notes:
         note(f"note: {each}")
-    for fault, _ in found.faults:
+    for fault, _ in report.faults:
         note(str(fault))
-    if found.faults:
-        sys.exit(found.code)
-    note(f"good: {count(found.subscriptions, 'subscription')}")
+    if report.faults:
+        sys.exit(report.code)
+    note(f"good: {count(report.subscriptions, 'subscription')}")
 
 
 def end(error: Exception) -> NoReturn:
@@ -159,8 +159,8 @@ def replay(numbers: Sequence[int], every: bool, subscriptions: Sequence[str], co
 
     Messages for webhooks go into the spool, with their ids, and the service delivers them when it runs.
     """
-    found: set[int] = set()
-    choose = _chosen(numbers, every, found)
+    existing: set[int] = set()
+    choose = _selector(numbers, every, existing)
     service = _service(_loading(subscriptions, config, data_dir))
     try:
         good, bad = service.replay(choose)
@@ -169,7 +169,7 @@ def replay(numbers: Sequence[int], every: bool, subscriptions: Sequence[str], co
     except ServiceError as error:
         end(error)
     note(f"{count(good, 'dead letter')} replayed, {bad} could not be read again")
-    if _missing(set(numbers) - found) or bad:
+    if _missing(set(numbers) - existing) or bad:
         sys.exit(SOME_BAD)
 
 
@@ -180,8 +180,8 @@ def replay(numbers: Sequence[int], every: bool, subscriptions: Sequence[str], co
 @DATA_DIR
 def drop(numbers: Sequence[int], every: bool, config: str | None, data_dir: Path | None) -> None:
     """Forget dead letters. The service must not run meanwhile."""
-    found: set[int] = set()
-    choose = _chosen(numbers, every, found)
+    existing: set[int] = set()
+    choose = _selector(numbers, every, existing)
     where = place(config, data_dir)
     try:
         store = opened_store(where)
@@ -192,7 +192,7 @@ def drop(numbers: Sequence[int], every: bool, config: str | None, data_dir: Path
     except ServiceError as error:
         end(error)
     note(f"{count(dropped, 'dead letter')} dropped")
-    if not every and _missing(set(numbers) - found):
+    if not every and _missing(set(numbers) - existing):
         sys.exit(SOME_BAD)
 
 
@@ -208,10 +208,10 @@ def spool_app() -> None:
 def spool_list(config: str | None, data_dir: Path | None, report: PlainFormat) -> None:
     """List the sinks that messages wait for, also while the service runs."""
     from streamer.service.store.lanes import lanes_of
-    from streamer.service.store.opened import beside
+    from streamer.service.store.opened import reading
 
     try:
-        with beside(place(config, data_dir)) as reader:
+        with reading(place(config, data_dir)) as reader:
             lanes = lanes_of(reader)
     except ServiceError as error:
         end(error)
@@ -336,16 +336,16 @@ def _looked(config: str | None, data_dir: Path | None, number: int | None = None
 
     where, after = place(config, data_dir), 0
     try:
-        while found := look(where, after, number=number, records=number is not None):
-            yield from found
+        while letters := look(where, after, number=number, records=number is not None):
+            yield from letters
             if number is not None:
                 return
-            after = found[-1].id
+            after = letters[-1].id
     except ServiceError as error:
         end(error)
 
 
-def _chosen(numbers: Sequence[int], every: bool, passed: set[int]) -> Callable[[Store], Iterable[DeadLetter]]:
+def _selector(numbers: Sequence[int], every: bool, passed: set[int]) -> Callable[[Store], Iterable[DeadLetter]]:
     """Return the function that reads the chosen dead letters, and adds the number of each one to *passed*."""
     if every == bool(numbers):
         fail("name the numbers of dead letters, or set --all")
@@ -354,12 +354,12 @@ def _chosen(numbers: Sequence[int], every: bool, passed: set[int]) -> Callable[[
 
     def choose(store: Store) -> Iterable[DeadLetter]:
         after = 0
-        while found := store.letters(after, PAGE):
-            for each in found:
+        while letters := store.letters(after, PAGE):
+            for each in letters:
                 if every or each.id in numbers:
                     passed.add(each.id)
                     yield each
-            after = found[-1].id
+            after = letters[-1].id
 
     return choose
 

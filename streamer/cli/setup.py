@@ -161,7 +161,7 @@ class Setup:
                 engine.add_jsonl(source)
             except BulkSubscriptionError as bulk:
                 return [
-                    fault(file, error.in_files(is_held=error.subscription_id in engine))
+                    fault(file, error.in_files(is_stored=error.subscription_id in engine))
                     if isinstance(error, DuplicateSubscriptionError)
                     else fault(file, error)
                     for error in bulk.errors
@@ -172,15 +172,15 @@ class Setup:
 
     def places(self) -> dict[str, tuple[str, int]]:
         """Return file and line of each subscription, by its id, as far as the files can be read again."""
-        found: dict[str, tuple[str, int]] = {}
+        by_id: dict[str, tuple[str, int]] = {}
         for file in self.files:
             if not Path(file).is_file():
                 continue
             with opened(file) as source:
                 for number, line in read_lines(source, max_bytes=self.max_event_bytes):
                     if isinstance(line, bytes):
-                        found[json.loads(line)["id"]] = (file, number)
-        return found
+                        by_id[json.loads(line)["id"]] = (file, number)
+        return by_id
 
     @contextmanager
     def metrics(self, engine: streamer.Engine, *, logs: bool) -> Iterator[None]:
@@ -239,8 +239,8 @@ def set_up(
         fail(f"{'subscriptions and events' if events == '-' else 'two files'} cannot both come from standard input")
     overrides = {"default_tenant": default_tenant, "soft_delete": soft_delete, "validation": validation and validation.value}
     options |= {name: value for name, value in overrides.items() if value is not None}
-    if (given_layout := read_layout(format, layout)) is not None:
-        options["layout"] = given_layout
+    if (custom_layout := read_layout(format, layout)) is not None:
+        options["layout"] = custom_layout
     return Setup(options, files, loaded and loaded.config)
 
 

@@ -101,12 +101,12 @@ def list_command(file: Path | None, config: str | None, report: PlainFormat) -> 
     from streamer.service.api import tokens
 
     try:
-        found = tokens.read(_file(file, config))
+        entries = tokens.read(_file(file, config))
     except ServiceError as error:
         fail(str(error))
     if report is PlainFormat.text:
         show(f"{'ID':<8}  {'CREATED':<20}  {'EXPIRES':<20}  {'TENANT':<16}  {'SCOPES':<20}  NAME")
-    for token in found:
+    for token in entries:
         if report is PlainFormat.json:
             show_json({name: value for name, value in asdict(token).items() if name != "sha256"})
         else:
@@ -124,10 +124,10 @@ def revoke(id: str, file: Path | None, config: str | None) -> None:
     from streamer.service.api import tokens
 
     try:
-        found = tokens.revoke(_file(file, config), id)
+        existed = tokens.revoke(_file(file, config), id)
     except ServiceError as error:
         fail(str(error))
-    if not found:
+    if not existed:
         note(f"token {id} does not exist")
         sys.exit(SOME_BAD)
     note(f"token {id} revoked")

@@ -81,8 +81,8 @@ def _table(survey: Survey) -> Iterator[str]:
     if survey.rows:
         yield f"{'HELD':>9} {'FAILED':>9} {'UNKNOWN':>9} {'ALONE':>9}  CONDITION"
     for row in survey.rows:
-        held, failed, unknown = row.held, row.failed, row.unknown
-        numbers = f"{held:>9,} {failed:>9,} {unknown:>9,} {row.alone:>9,}  "
+        matching, failed, unknown = row.held, row.failed, row.unknown
+        numbers = f"{matching:>9,} {failed:>9,} {unknown:>9,} {row.alone:>9,}  "
         text = textwrap.shorten(
             printable(" ".join(row.condition.text.split())), max(WIDTH - len(numbers), 20), placeholder=" ..."
         )

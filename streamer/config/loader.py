@@ -138,8 +138,8 @@ def loads(text: bytes, name: str, *, directory: Path, environment: Mapping[str, 
     try:
         config = Config.model_validate(_merged(members, values))
     except ValidationError as invalid:
-        found = [_located(fault, name, root, variables) for fault in _faults(invalid)]
-        errors = [*errors, *(error for error in found if error is not None)]
+        faults = [_located(fault, name, root, variables) for fault in _faults(invalid)]
+        errors = [*errors, *(error for error in faults if error is not None)]
     else:
         if not errors and not wrong:
             return Loaded(config, name, root, variables, named)
@@ -230,12 +230,12 @@ def _faults(invalid: ValidationError) -> Iterator[_Fault]:
         context = fault.get("ctx", {})
         if "faults" in context:
             # One error of pydantic carries several of ours, each with its own place in the value.
-            found = [((*place, *steps), reason) for steps, reason in context["faults"]]
+            pairs = [((*place, *steps), reason) for steps, reason in context["faults"]]
         else:
             if fault["type"] == "union_tag_invalid":
                 place = (*place, "type")
-            found = [(place, _reason(fault["type"], fault["input"], context, fault["msg"]))]
-        for inside, reason in found:
+            pairs = [(place, _reason(fault["type"], fault["input"], context, fault["msg"]))]
+        for inside, reason in pairs:
             if fault["loc"][-1:] == ("[key]",):
                 yield _Fault(inside, _NAMES, of_name=True)
                 continue
@@ -312,15 +312,15 @@ def _shown_value(value: Any) -> str:
 def _nearest(place: Place) -> str:
     """Return a hint with the name that was probably meant: a name in the same section, or a similar name elsewhere."""
     *above, name = place
-    beside = _names(tuple(above))
-    if name in beside:
+    siblings = _names(tuple(above))
+    if name in siblings:
         return f"a section with another 'type' has {str(name)!r}"
-    if (near := closest(str(name), beside, 0.6)) is not None:
+    if (near := closest(str(name), siblings, 0.6)) is not None:
         return f"did you mean '{near}'?"
     everywhere = {str(known[-1]): known for known in reversed(list(fields_of(Config)))}
     if (near := closest(str(name), everywhere, 0.8)) is not None:
         return f"did you mean {show_place(everywhere[near])}?"
-    return f"expected one of {', '.join(sorted(beside))}"
+    return f"expected one of {', '.join(sorted(siblings))}"
 
 
 def closest(name: str, known: Iterable[str], cutoff: float) -> str | None:
@@ -346,9 +346,9 @@ def fields_of(section: type[Section] | Section, above: Place = ()) -> Iterator[P
         if (inner := section_of(info)) is not None:
             yield from fields_of(inner if value is None else value, place)
         elif kinds_of(info) and value is not None:
-            for chosen, each in value.items():
-                yield (*place, chosen)
-                yield from fields_of(each, (*place, chosen))
+            for key, each in value.items():
+                yield (*place, key)
+                yield from fields_of(each, (*place, key))
 
 
 def section_of(info: FieldInfo) -> type[Section] | None:
@@ -489,11 +489,11 @@ class _Variables(EnvSettingsSource):
     """Reads a mapping of variables. Lists and mappings in them are YAML as in a file, so they may be JSON."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
-        self._given = variables
+        self._variables = variables
         super().__init__(_Settings)
 
     def _load_env_vars(self) -> Mapping[str, str | None]:
-        return {name.lower(): None if value == "null" else value for name, value in self._given.items()}
+        return {name.lower(): None if value == "null" else value for name, value in self._variables.items()}
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         return _plain_yaml(value)

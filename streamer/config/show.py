@@ -48,19 +48,19 @@ def values(loaded: Loaded) -> Iterator[tuple[Place, Any, list[str]]]:
     return _values(loaded, loaded.config, loaded.config.model_dump(mode="json"), ())
 
 
-def _values(loaded: Loaded, section: Section, found: Mapping[str, Any], above: Place) -> Iterator[tuple[Place, Any, list[str]]]:
+def _values(loaded: Loaded, section: Section, raw: Mapping[str, Any], above: Place) -> Iterator[tuple[Place, Any, list[str]]]:
     for name, info in type(section).model_fields.items():
         place = (*above, name)
         if section_of(info) is not None:
             yield place, SECTION, []
-            yield from _values(loaded, getattr(section, name), found[name], place)
-        elif kinds_of(info) and found[name]:
+            yield from _values(loaded, getattr(section, name), raw[name], place)
+        elif kinds_of(info) and raw[name]:
             yield place, SECTION, []
-            for chosen, each in getattr(section, name).items():
-                yield (*place, chosen), SECTION, []
-                yield from _values(loaded, each, found[name][chosen], (*place, chosen))
+            for key, each in getattr(section, name).items():
+                yield (*place, key), SECTION, []
+                yield from _values(loaded, each, raw[name][key], (*place, key))
         else:
-            yield place, found[name], list(map(str, loaded.origins(place)))
+            yield place, raw[name], list(map(str, loaded.origins(place)))
 
 
 def _value(value: Any) -> str:
@@ -94,7 +94,7 @@ def meanings(section: type[Section]) -> Mapping[str, str]:
 
     Pydantic can read these texts itself, but only while it makes the class: a quarter of the start of `streamer serve`.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for each in reversed(section.__mro__):
         if not issubclass(each, Section):
             continue
@@ -102,8 +102,8 @@ def meanings(section: type[Section]) -> Mapping[str, str]:
         for field, below in itertools.pairwise(body):
             match field, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = inspect.cleandoc(text)
-    return {name: text for name, text in found.items() if name in section.model_fields}
+                    texts[name] = inspect.cleandoc(text)
+    return {name: text for name, text in texts.items() if name in section.model_fields}
 
 
 def json_schema() -> str:

@@ -111,10 +111,10 @@ def parse_size(value: object) -> int:
     if isinstance(value, str):
         if (reason := leading_zero(value)) is not None:
             raise ValueError(reason)
-        found = _SIZE.fullmatch(value)
-        if found is None or (found[3] and not found[2]):
+        match = _SIZE.fullmatch(value)
+        if match is None or (match[3] and not match[2]):
             raise ValueError(f"{expected}, not '{shown(value)}'")
-        exact = Fraction(found[1]) * (1024 if found[3] else 1000) ** " kmg".index(found[2].lower() or " ")
+        exact = Fraction(match[1]) * (1024 if match[3] else 1000) ** " kmg".index(match[2].lower() or " ")
         if exact.denominator != 1:
             raise ValueError(f"{expected}; '{value}' is not a whole number of bytes")
         size = int(exact)

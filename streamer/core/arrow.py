@@ -164,10 +164,10 @@ def lend(arrays: Sequence[pa.Array]) -> list[Chunk]:
     return list(map(chunk, arrays))
 
 
-def make_batches(*given: tuple[Sequence[str], Batch]) -> list[pa.RecordBatch]:
+def make_batches(*batches: tuple[Sequence[str], Batch]) -> list[pa.RecordBatch]:
     """Return a batch for each pair of names and columns, without copying the columns' buffers."""
     pa = import_pyarrow()
-    return [_batch(pa, names, *batch) for names, batch in given]
+    return [_batch(pa, names, *batch) for names, batch in batches]
 
 
 def _batch(pa: Any, names: Sequence[str], length: int, columns: Sequence[Column]) -> Any:

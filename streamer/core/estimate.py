@@ -4,7 +4,7 @@
     user == "u7" && net - tax > 50              verified     the arithmetic is evaluated for the events of one user
     country == "DE" && net - tax > 50           evaluated    the same for most events, if most subscriptions want "DE"
 
-Each core reports the conditions by which its index finds an alternative, and the remaining work (`Found`). The estimate cannot
+Each core reports the conditions by which its index finds an alternative, and the remaining work (`Access`). The estimate cannot
 see events, so it assumes that their values are distributed like those in subscriptions: a condition that at least half of the
 others at its place share does not narrow events down. A place with few conditions is too small a sample, so a condition there
 counts as selective.
@@ -34,7 +34,7 @@ Sought: TypeAlias = str | tuple[float, float] | None
 #: The work that remains when an index has found an alternative: none, a choice of elements of a list, or an evaluation.
 Rest: TypeAlias = Literal["nothing", "choice", "evaluation"]
 #: An alternative: the rest, and places of an event, each with the values that match there; all places must match.
-Found: TypeAlias = tuple[Rest, Sequence[tuple[str, Sequence[Sought]]]]
+Access: TypeAlias = tuple[Rest, Sequence[tuple[str, Sequence[Sought]]]]
 
 #: More subscriptions than this must share a condition for it to count as unselective; the index verifies up to this many singly.
 _FEW: Final = 8
@@ -107,14 +107,14 @@ class Estimate:
         self._places: defaultdict[str, _Place] = defaultdict(_Place)
         self._are_fields_rare: bool | None = None
 
-    def add(self, alternatives: Iterable[Found]) -> None:
+    def add(self, alternatives: Iterable[Access]) -> None:
         """Count the conditions of a subscription."""
         self._are_fields_rare = None
         for _, conditions in alternatives:
             for place, sought in conditions:
                 self._places[place].add(sought)
 
-    def effort(self, alternatives: Iterable[Found]) -> Effort:
+    def effort(self, alternatives: Iterable[Access]) -> Effort:
         """Return the effort of an added subscription: the one of its worst alternative."""
         efforts = {self._effort(*each) for each in alternatives}
         return next((each for each in (Effort.EVALUATED, Effort.VERIFIED) if each in efforts), Effort.ANSWERED)
@@ -140,7 +140,7 @@ class Estimate:
         return self._are_fields_rare
 
 
-def alone(alternatives: Sequence[Found]) -> Effort:
+def alone(alternatives: Sequence[Access]) -> Effort:
     """Return the effort of a subscription as if there were no others."""
     estimate = Estimate()
     estimate.add(alternatives)

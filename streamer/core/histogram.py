@@ -31,11 +31,11 @@ class Histogram:
     def percentile(self, share: float) -> int:
         """Return the nanoseconds that *share* (0 to 1) of all durations do not exceed, at most 6 % too low; 0 for none."""
         wanted = share * self.count
-        seen = 0
+        total = 0
         last = 0
         for last in sorted(self._buckets):
-            seen += self._buckets[last]
-            if seen >= wanted:
+            total += self._buckets[last]
+            if total >= wanted:
                 break
         return last
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, final
 
-from streamer.core.estimate import Effort, Estimate, Found, alone
+from streamer.core.estimate import Access, Effort, Estimate, alone
 
 if TYPE_CHECKING:
     from streamer.cel_eval import Remark
@@ -73,17 +73,17 @@ class Examined:
 
     Attributes:
         subscription_id: the subscription.
-        found: codes and reasons.
+        findings: codes and reasons.
         identity: equal for two equivalent subscriptions.
         partition: its tenant and collection.
         found_by: how an index finds each of its alternatives.
     """
 
     subscription_id: str
-    found: tuple[tuple[str, str], ...]
+    findings: tuple[tuple[str, str], ...]
     identity: Hashable
     partition: tuple[str, str]
-    found_by: Sequence[Found]
+    found_by: Sequence[Access]
 
 
 #: The cost of these subscriptions does not matter.
@@ -92,11 +92,11 @@ _DECIDED: Final = frozenset({FindingCode.NEVER_MATCHES, FindingCode.ALWAYS_MATCH
 
 def findings_of(examined: Iterable[Examined]) -> list[Finding]:
     """Return the findings about each subscription, in order, with those of slow subscriptions and of duplicates."""
-    each_found: list[tuple[Examined, list[Finding]]] = []
+    pairs: list[tuple[Examined, list[Finding]]] = []
     estimates: defaultdict[tuple[str, str], Estimate] = defaultdict(Estimate)
     first_with: dict[Hashable, str] = {}
     for each in examined:
-        findings = [Finding(FindingCode(code), each.subscription_id, reason) for code, reason in each.found]
+        findings = [Finding(FindingCode(code), each.subscription_id, reason) for code, reason in each.findings]
         estimates[each.partition].add(each.found_by)
         first = first_with.setdefault(each.identity, each.subscription_id)
         if first != each.subscription_id:
@@ -104,12 +104,12 @@ def findings_of(examined: Iterable[Examined]) -> list[Finding]:
             findings.append(Finding(FindingCode.DUPLICATE, each.subscription_id, reason, (first,)))
         # Only keep these: the index answers most subscriptions, and there may be millions.
         if findings or any(rest == "evaluation" for rest, _ in each.found_by):
-            each_found.append((each, findings))
-    return [finding for each, findings in each_found for finding in (*_slow(each, estimates[each.partition]), *findings)]
+            pairs.append((each, findings))
+    return [finding for each, findings in pairs for finding in (*_slow(each, estimates[each.partition]), *findings)]
 
 
 def _slow(examined: Examined, estimate: Estimate) -> Iterable[Finding]:
-    if any(code in _DECIDED for code, _ in examined.found) or estimate.effort(examined.found_by) is not Effort.EVALUATED:
+    if any(code in _DECIDED for code, _ in examined.findings) or estimate.effort(examined.found_by) is not Effort.EVALUATED:
         return
     if alone(examined.found_by) is Effort.EVALUATED:
         reason = "the index cannot narrow it down: it is evaluated for every event of its collection"

@@ -46,10 +46,10 @@ class Matches(Sequence[Match]):
     def __getitem__(self, index: slice) -> Matches: ...
     def __getitem__(self, index: int | slice) -> Match | Matches:
         # range() does the arithmetic of negative indexes and slices, and raises the IndexError.
-        chosen = range(len(self._hits))[index]
-        if isinstance(chosen, range):
-            return Matches(self._hits.take(chosen), self.event)
-        return self._hits.match(chosen, self.event)
+        selection = range(len(self._hits))[index]
+        if isinstance(selection, range):
+            return Matches(self._hits.take(selection), self.event)
+        return self._hits.match(selection, self.event)
 
     def __iter__(self) -> Iterator[Match]:
         return self._hits.matches(self.event)
@@ -79,7 +79,7 @@ class Matches(Sequence[Match]):
         positions: dict[str | None, list[int]] = {}
         for position, gateway_id in enumerate(self._hits.gateway_ids()):
             positions.setdefault(gateway_id, []).append(position)
-        return {gateway_id: Matches(self._hits.take(taken), self.event) for gateway_id, taken in positions.items()}
+        return {gateway_id: Matches(self._hits.take(rows), self.event) for gateway_id, rows in positions.items()}
 
     def sorted(self) -> Matches:
         """Return the same matches in the order in which the subscriptions were added; a replaced one keeps its place."""

@@ -151,8 +151,8 @@ def _in_words(encoded: Sequence[bytes]) -> Iterator[str]:
             spans[path].append((number << shift, ((number + 1) << shift) - 1))
         else:
             others.append(str(key))
-    for path, found in values.items():
-        shown = sorted(found, key=_order)
+    for path, items in values.items():
+        shown = sorted(items, key=_order)
         more = f" or {len(shown) - SHOWN:,} more" if len(shown) > SHOWN else ""
         yield f"{path} = {' or '.join(shown[:SHOWN])}{more}"
     for path, several in spans.items():

@@ -50,7 +50,7 @@ OnBare: TypeAlias = Callable[[EventSource], None]
 Source: TypeAlias = Subscription | Mapping[str, Any] | bytes | str
 """A subscription as a user may give it; bytes and str are JSON text."""
 
-Held: TypeAlias = bytes | Subscription
+StoredForm: TypeAlias = bytes | Subscription
 """A subscription as a core keeps it: its JSON text, or the object if JSON cannot express all of it."""
 
 Mode = Literal["add", "replace", "apply"]
@@ -225,8 +225,8 @@ class Core(Protocol):
             SubscriptionError: a line is invalid under the options of this core.
         """
 
-    def canonical(self, held: Held) -> tuple[str, str, bytes]:
-        """Return tenant and collection (`*` for every one) of a subscription that `given` returned, and its text for a snapshot.
+    def canonical(self, stored: StoredForm) -> tuple[str, str, bytes]:
+        """Return tenant and collection (`*` for every one) of a subscription from `stored_forms`, and its text for a snapshot.
 
         Raises:
             SubscriptionError: JSON cannot express the subscription.
@@ -244,7 +244,7 @@ class Core(Protocol):
     def ids(self, selection: Selection) -> list[str]:
         """Return only the ids of the selected subscriptions."""
 
-    def given(self, selection: Selection) -> Sequence[Held]:
+    def stored_forms(self, selection: Selection) -> Sequence[StoredForm]:
         """Return the selected subscriptions in their stored form, which `write` accepts again."""
 
     def __len__(self) -> int: ...

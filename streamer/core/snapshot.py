@@ -149,16 +149,16 @@ class Head:
         stored = self.engine_options()
         overrides = {name: value for name, value in overrides.items() if name not in ("format", "layout") or value is not None}
         # A format is a layout, too.
-        kept_of = {name: value for name, value in stored.items() if name != "layout" or "format" not in overrides}
+        retained = {name: value for name, value in stored.items() if name != "layout" or "format" not in overrides}
         try:
-            options = Options.checked(**{**kept_of, **overrides})
-            kept = Options.checked(**stored) if overrides else options
+            options = Options.checked(**{**retained, **overrides})
+            original = Options.checked(**stored) if overrides else options
         except ConfigError as error:
             if error.place.split(".")[0] in overrides:
                 raise
             raise SnapshotError(f"options that cannot be: {error}", path=self.path, place="directory") from None
         for name in FIXED:
-            if getattr(options, name) != getattr(kept, name):
+            if getattr(options, name) != getattr(original, name):
                 place = "format" if name == "layout" and "format" in overrides else name
                 raise ConfigError(
                     "a snapshot was made with another one, which its subscriptions were accepted under", place=place
@@ -205,7 +205,7 @@ def verify(path: str | os.PathLike[str]) -> Directory:
     return directory
 
 
-def seen_by(collections: Iterable[tuple[str, str]] | None) -> set[tuple[str, str]] | None:
+def visible_to(collections: Iterable[tuple[str, str]] | None) -> set[tuple[str, str]] | None:
     """Return the names of the sections that events of *collections* can match, including sections for `*`; None for all."""
     if collections is None:
         return None
@@ -217,9 +217,9 @@ def seen_by(collections: Iterable[tuple[str, str]] | None) -> set[tuple[str, str
     return wanted
 
 
-def chosen(directory: Directory, collections: Iterable[tuple[str, str]] | None) -> list[int]:
+def sections_of(directory: Directory, collections: Iterable[tuple[str, str]] | None) -> list[int]:
     """Return the positions of the sections that events of *collections* can match, including those for `*`; None for all."""
-    return named(directory, seen_by(collections))
+    return named(directory, visible_to(collections))
 
 
 def named(directory: Directory, names: Set[tuple[str, str]] | None) -> list[int]:
@@ -260,10 +260,10 @@ class Images(Protocol):
 
     def image(self, lines: bytes, seed: int) -> bytes | None: ...
 
-    def canonical(self, held: bytes | Subscription) -> tuple[str, str, bytes]: ...
+    def canonical(self, stored: bytes | Subscription) -> tuple[str, str, bytes]: ...
 
 
-def save(path: str | os.PathLike[str], options: Options, held: Iterable[bytes | Subscription], images: Images) -> None:
+def save(path: str | os.PathLike[str], options: Options, subscriptions: Iterable[bytes | Subscription], images: Images) -> None:
     """Write subscriptions, in their order, with the options of their engine.
 
     Raises:
@@ -275,7 +275,7 @@ def save(path: str | os.PathLike[str], options: Options, held: Iterable[bytes | 
     # Fail early, before the work.
     check_target(path)
     sections: dict[tuple[str, str], list[bytes]] = {}
-    for order, source in enumerate(held):
+    for order, source in enumerate(subscriptions):
         tenant, collection, text = images.canonical(source)
         sections.setdefault((tenant, collection), []).append(b"[%d,%b]\n" % (order, text))
     is_portable = any(needs_python(line, options) for lines in sections.values() for line in lines)

@@ -25,15 +25,16 @@ def check_positive(name: str, value: int) -> None:
         raise ValueError(f"{name}: expected at most {INT64_MAX}, not {value}")
 
 
-def several(given: Iterable[T]) -> Iterable[T]:
+def several(values: Iterable[T]) -> Iterable[T]:
     """Return an iterable of values, but refuse a single value: iterating over a string, mapping or table would be a mistake."""
-    if isinstance(given, str | bytes | bytearray | memoryview | Mapping | Subscription):
-        raise TypeError(f"expected several in a list or another iterable, not a single {type(given).__name__}")
-    if hasattr(given, "columns") and (rows := _rows(given)) is not None:
+    if isinstance(values, str | bytes | bytearray | memoryview | Mapping | Subscription):
+        raise TypeError(f"expected several in a list or another iterable, not a single {type(values).__name__}")
+    if hasattr(values, "columns") and (rows := _rows(values)) is not None:
         raise TypeError(
-            f"expected an iterable of rows, not a {type_of(given)}, whose items are its columns; pass its {rows}, a mapping a row"
+            f"expected an iterable of rows, not a {type_of(values)}, whose items are its columns; "
+            f"pass its {rows}, a mapping a row"
         )
-    return given
+    return values
 
 
 def _rows(table: object) -> str | None:
@@ -73,5 +74,5 @@ def selection(ids: Iterable[str] | None, gateway_id: str | None, tenant: str | N
             raise TypeError(f"{name} is a string, not {type(value).__name__}")
         if value is not None and not is_text(value):
             return Selection(ids=frozenset())
-    chosen = None if ids is None else frozenset(filter(is_text, ids))
-    return Selection(ids=chosen, gateway_id=gateway_id, tenant=tenant, collection=collection)
+    wanted = None if ids is None else frozenset(filter(is_text, ids))
+    return Selection(ids=wanted, gateway_id=gateway_id, tenant=tenant, collection=collection)

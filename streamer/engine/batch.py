@@ -43,13 +43,13 @@ def _batches(
     """Yield the results of up to *at_once* lines at a time."""
     for numbers, lines in read_blocks(source, max_bytes=options.limits.max_event_bytes):
         for at in range(0, len(lines), at_once):
-            numbered, given = numbers[at : at + at_once], lines[at : at + at_once]
+            numbered, batch = numbers[at : at + at_once], lines[at : at + at_once]
             # If the numbers are a range, then all lines could be read.
             is_whole = isinstance(numbered, range)
-            readable = given if is_whole else [line for line in given if isinstance(line, bytes)]
+            readable = batch if is_whole else [line for line in batch if isinstance(line, bytes)]
             results = core.match_batch(cast("list[EventSource]", readable), *how)
-            if len(readable) < len(given) or results.rejected:
-                yield _with_errors(core, numbered, given, iter(results))
+            if len(readable) < len(batch) or results.rejected:
+                yield _with_errors(core, numbered, batch, iter(results))
             else:
                 yield results.lines(numbered)
 
@@ -128,7 +128,7 @@ def apply_good(core: Core, rows: Sequence[Source | SubscriptionError]) -> Change
         errors = bulk.errors
     bad = {error.index for error in errors}
     ids = dict.fromkeys(error.subscription_id for error in errors if error.subscription_id is not None)
-    present = [found for each in ids if (found := core.get(each)) is not None]
+    present = [subscription for each in ids if (subscription := core.get(each)) is not None]
     # Where another row with such an id is good, the present one comes second, and is left out.
     good = [row for index, row in enumerate(rows) if index not in bad]
     return replace(core.write([*good, *present], "apply", skip=True), errors=errors)

@@ -230,10 +230,10 @@ def read_cases(text: bytes, name: str, directory: Path) -> CaseFile:
     """
     root, errors = read_yaml(text, name, BOUNDS)
     reader = _Reader(name, directory, root, errors)
-    found = reader.read()
+    case_file = reader.read()
     if errors:
         raise BulkConfigError(sorted(errors, key=lambda error: (error.line or 0, error.column or 0)))
-    return found
+    return case_file
 
 
 def run(engine: Engine, case: Case) -> Result:
@@ -275,8 +275,8 @@ def _compare(engine: Engine, case: Case, number: int, event: EventSource | Event
     if case.at_least:
         expected = {each.id for each in case.expect}
         matched = [match for match in matched if match.subscription_id in expected]
-    found = Difference(number, event, None, case.expect, matched)
-    wrong = [*found.missing, *found.differing, *found.unexpected]
+    difference = Difference(number, event, None, case.expect, matched)
+    wrong = [*difference.missing, *difference.differing, *difference.unexpected]
     if not wrong:
         return None
     explanations = [engine.explain(event, each, case.tenant, case.collection) for each in wrong[:EXPLAINED]]
@@ -344,12 +344,12 @@ class _Reader:
             self._wrong(place, f"expected at least one of the {what}")
         return node.value
 
-    def _subscriptions(self, given: Any) -> tuple[list[str], dict[Place, Mapping[str, Any]]]:
+    def _subscriptions(self, value: Any) -> tuple[list[str], dict[Place, Mapping[str, Any]]]:
         files: list[str] = []
         inline: dict[Place, Mapping[str, Any]] = {}
-        several = given if isinstance(given, list) else [] if given is None else [given]
+        several = value if isinstance(value, list) else [] if value is None else [value]
         for index, each in enumerate(several):
-            place: Place = ("subscriptions", index) if isinstance(given, list) else ("subscriptions",)
+            place: Place = ("subscriptions", index) if isinstance(value, list) else ("subscriptions",)
             if isinstance(each, dict):
                 inline[place] = each
             elif isinstance(each, str) and each and "\0" not in each:
@@ -358,26 +358,26 @@ class _Reader:
                 self._wrong(place, f"expected the path of a file, or a subscription, not {kind_of(each)}")
         return files, inline
 
-    def _layout(self, name: Any, given: Any) -> EventLayout | None:
+    def _layout(self, name: Any, value: Any) -> EventLayout | None:
         if name is not None:
-            if given is not None:
+            if value is not None:
                 self._wrong(("layout",), BOTH)
             elif name in EventLayout.PRESETS:
                 return EventLayout.preset(name)
             else:
                 self._wrong(("format",), unknown_format(name))
             return None
-        if given is None:
+        if value is None:
             return None
-        if not isinstance(given, str | dict):
-            self._wrong(("layout",), f"expected a layout, not {kind_of(given)}")
+        if not isinstance(value, str | dict):
+            self._wrong(("layout",), f"expected a layout, not {kind_of(value)}")
             return None
         # Compat: before there was `format`, the name of a preset was a layout.
-        members = {"preset": given} if isinstance(given, str) else given
-        found = faults(members)
-        for steps, reason in found:
-            self._wrong(("layout", *(() if isinstance(given, str) else steps)), reason)
-        return None if found else EventLayout.from_dict(members)
+        members = {"preset": value} if isinstance(value, str) else value
+        problems = faults(members)
+        for steps, reason in problems:
+            self._wrong(("layout", *(() if isinstance(value, str) else steps)), reason)
+        return None if problems else EventLayout.from_dict(members)
 
     def _case(self, place: Place) -> Case | None:
         node = walk(self._root, place)[-1]
@@ -385,18 +385,18 @@ class _Reader:
             self._wrong(place, f"expected a case: {', '.join(_CASE)}; not {kind_of(node.plain())}")
             return None
         members = self._members(place, _CASE)
-        given = [name for name in ("event", "events", "file") if name in members]
-        if len(given) != 1:
-            self._wrong(place, f"expected one of event, events, file{'; not several' if given else ''}")
+        sources = [name for name in ("event", "events", "file") if name in members]
+        if len(sources) != 1:
+            self._wrong(place, f"expected one of event, events, file{'; not several' if sources else ''}")
         events: list[EventSource] = []
         file = None
-        if given == ["event"]:
+        if sources == ["event"]:
             events = self._events([members["event"]], [(*place, "event")])
-        elif given == ["events"]:
+        elif sources == ["events"]:
             self._list((*place, "events"), "events")
             several = members["events"] if isinstance(members["events"], list) else []
             events = self._events(several, [(*place, "events", index) for index in range(len(several))])
-        elif given == ["file"] and (named := self._text(place, members, "file")) is not None:
+        elif sources == ["file"] and (named := self._text(place, members, "file")) is not None:
             if "\0" in named:
                 self._wrong((*place, "file"), "expected a path without U+0000")
             file = self._directory / named
@@ -430,7 +430,7 @@ class _Reader:
         return None
 
     def _expected(self, place: Place) -> list[Expected]:
-        found: dict[str, Expected] = {}
+        expectations: dict[str, Expected] = {}
         nodes = self._list(place, "ids")
         if place[-1] == "expect_at_least" and not nodes:
             self._wrong(place, "expected at least one id; `expect: []` means that no subscription matches")
@@ -442,12 +442,12 @@ class _Reader:
             if not isinstance(named, str) or not named:
                 self._wrong(at, f"expected the id of a subscription, not {kind_of(named)}")
                 continue
-            if named in found:
+            if named in expectations:
                 self._wrong(at, f"{shown(named)!r} stands twice")
                 continue
-            found[named] = Expected(named, {name: members[name] for name in _EXPECTED[1:] if name in members}, at)
+            expectations[named] = Expected(named, {name: members[name] for name in _EXPECTED[1:] if name in members}, at)
             if members.get("transition") not in _TRANSITIONS:
                 self._wrong((*at, "transition"), "expected enter, stay, leave, or null for an event without a transition")
             if not isinstance(members.get("certain", True), bool):
                 self._wrong((*at, "certain"), f"expected true or false, not {kind_of(members['certain'])}")
-        return list(found.values())
+        return list(expectations.values())

@@ -198,13 +198,13 @@ class _Measured:
         self._empty, self._engine, self._seconds, self._names = empty, engine, seconds, names
         self._nothing = empty()
         self.events: list[bytes] = []
-        found, deadline = 0, time.perf_counter() + seconds
+        matches, deadline = 0, time.perf_counter() + seconds
         for event in events:
-            found += engine.match_count(event, *names)
+            matches += engine.match_count(event, *names)
             self.events.append(event)
             if time.perf_counter() > deadline:
                 break
-        self.matches = found / len(self.events)
+        self.matches = matches / len(self.events)
         # A pass repeats a small set of events, so that reading the clock takes a negligible part of it.
         self._many = self.events * math.ceil(_A_PASS / len(self.events)) if time.perf_counter() < deadline else self.events
 
@@ -223,31 +223,31 @@ class _Measured:
 
     def kinds(self) -> tuple[Kind, ...]:
         """Return the cost of the subscriptions of each kind, most expensive first."""
-        counted = Counter(map(_kind, self._held()))
-        found = []
-        for kind, held in counted.items():
+        counted = Counter(map(_kind, self._subscriptions()))
+        rows = []
+        for kind, count in counted.items():
             engine = self._engine
             if len(counted) > 1:
-                (engine := self._empty()).add_many(each for each in self._held() if _kind(each) == kind)
-            found.append(Kind(kind, held, *self._beyond(engine, self._many, self._seconds / len(counted))))
-        return tuple(sorted(found, key=lambda each: -each.seconds))
+                (engine := self._empty()).add_many(each for each in self._subscriptions() if _kind(each) == kind)
+            rows.append(Kind(kind, count, *self._beyond(engine, self._many, self._seconds / len(counted))))
+        return tuple(sorted(rows, key=lambda each: -each.seconds))
 
     def alone(self) -> tuple[Alone, ...]:
         """Return the cost of single subscriptions, most expensive first. Those that every event evaluates are measured first."""
         by_effort: defaultdict[Effort, list[str]] = defaultdict(list)
         for subscription_id in islice(self._engine, _PLANNED):
             by_effort[self._engine.plan(subscription_id).effort].append(subscription_id)
-        chosen = [(each, effort) for effort in _COSTLIEST for each in by_effort[effort]]
-        found = []
+        selection = [(each, effort) for effort in _COSTLIEST for each in by_effort[effort]]
+        costs = []
         deadline = time.perf_counter() + self._seconds
-        for subscription_id, effort in chosen[:_ALONE]:
-            held = self._engine.get(subscription_id)
-            assert held is not None
-            (engine := self._empty()).add(held)
-            found.append(Alone(subscription_id, effort, *self._beyond(engine, self.events[:_TRIED], _ONE)))
+        for subscription_id, effort in selection[:_ALONE]:
+            subscription = self._engine.get(subscription_id)
+            assert subscription is not None
+            (engine := self._empty()).add(subscription)
+            costs.append(Alone(subscription_id, effort, *self._beyond(engine, self.events[:_TRIED], _ONE)))
             if time.perf_counter() > deadline:
                 break
-        return tuple(sorted(found, key=lambda each: -each.seconds))
+        return tuple(sorted(costs, key=lambda each: -each.seconds))
 
     def _beyond(self, engine: Engine, events: Sequence[bytes], seconds: float) -> tuple[float, float]:
         """Return the matches per event, and the cost per event without parsing."""
@@ -257,7 +257,7 @@ class _Measured:
         )
         return matches / len(events), max(spent["engine"] - spent["nothing"], 0.0) / len(events)
 
-    def _held(self) -> Iterator[Subscription]:
+    def _subscriptions(self) -> Iterator[Subscription]:
         # A generator, because there may be a million subscriptions.
         return (each for each in map(self._engine.get, self._engine) if each is not None)
 

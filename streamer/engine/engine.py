@@ -19,7 +19,7 @@ from streamer.cel_eval.errors import WORST, CelErrors, ErrorLog
 from streamer.core.arrow import ArrowExportable, ArrowMatches, read_arrays
 from streamer.core.matches import LineResult, Matches
 from streamer.core.options import Options
-from streamer.core.protocol import Changes, Core, Held, Mode, OnBare, Selection, Source
+from streamer.core.protocol import Changes, Core, Mode, OnBare, Selection, Source, StoredForm
 from streamer.effort import EFFORT
 from streamer.engine.arguments import OnError, check_no_stream, check_positive, selection, several, skips
 from streamer.engine.batch import AT_ONCE, AT_ONCE_A_THREAD, apply_good, apply_lines, match_lines, write, write_lines
@@ -204,7 +204,7 @@ class Engine:
         # Tables in the file were hashed with its seed. An engine whose core cannot use them gets its own seed.
         engine = cls._of(options, head.seed if head.images else None)
         try:
-            engine._core.open_snapshot(head, snapshot.seen_by(collections))
+            engine._core.open_snapshot(head, snapshot.visible_to(collections))
         except BulkSubscriptionError as bulk:
             raise SnapshotError(f"subscriptions that this version refuses: {bulk.errors[0]}", path=head.path) from bulk
         engine._bloom.watch()
@@ -239,7 +239,7 @@ class Engine:
         """
         with NO_FORK:
             from streamer.core import snapshot
-        snapshot.save(path, self._options, self._core.given(Selection()), self._core)
+        snapshot.save(path, self._options, self._core.stored_forms(Selection()), self._core)
 
     @property
     def config(self) -> Config | None:
@@ -413,15 +413,15 @@ class Engine:
     def get(self, subscription_id: str, default: T) -> Subscription | T: ...
     def get(self, subscription_id: str, default: T | None = None) -> Subscription | T | None:
         """Return a subscription, or *default* if the id is unknown."""
-        found = self._core.get(subscription_id) if is_text(subscription_id) else None
-        return default if found is None else found
+        subscription = self._core.get(subscription_id) if is_text(subscription_id) else None
+        return default if subscription is None else subscription
 
     def __getitem__(self, subscription_id: str) -> Subscription:
         """Return a subscription. Raises UnknownSubscriptionError, which is a KeyError, if the id is unknown."""
-        found = self.get(subscription_id)
-        if found is None:
+        subscription = self.get(subscription_id)
+        if subscription is None:
             raise UnknownSubscriptionError(subscription_id)
-        return found
+        return subscription
 
     def items(self) -> Iterator[tuple[str, Subscription]]:
         """Yield the id and the subscription of each, in order of adding, as the engine is at the first one."""
@@ -745,8 +745,8 @@ class Engine:
         with NO_FORK:
             from streamer.engine.lint import in_order, mistakes
             from streamer.engine.occurrences import not_in_events
-        given = () if events is None else islice(several(events), max_events)
-        return in_order(self, self._core.lint(), mistakes(self), not_in_events(self, given, tenant, collection))
+        sample = () if events is None else islice(several(events), max_events)
+        return in_order(self, self._core.lint(), mistakes(self), not_in_events(self, sample, tenant, collection))
 
     @property
     def bloom(self) -> Bloom:
@@ -818,11 +818,11 @@ class Engine:
         compiled = self._compiled(subscription_id)
         return compiled if compiled is None or compiled.cost <= EFFORT.to_read else self._compile(compiled.subscription)
 
-    def _compile(self, held: Held) -> CompiledSubscription:
+    def _compile(self, stored: StoredForm) -> CompiledSubscription:
         with NO_FORK:
             from streamer.subscriptions.compile import compile_subscription
         return compile_subscription(
-            held,
+            stored,
             default_tenant=self._options.default_tenant,
             topic_dialect=self._options.topic_dialect,
             limits=self._options.limits,
@@ -830,8 +830,8 @@ class Engine:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        held = [packed(each) if isinstance(each, Subscription) else each for each in self._core.given(Selection())]
-        return _unpickle, (self._options, held)
+        content = [packed(each) if isinstance(each, Subscription) else each for each in self._core.stored_forms(Selection())]
+        return _unpickle, (self._options, content)
 
     def __repr__(self) -> str:
         return f"<Engine: {len(self)} subscriptions>"
@@ -848,7 +848,7 @@ def _make_core(options: Options, programs: ProgramCache, cel_errors: ErrorLog, o
     return ReferenceCore(options, programs, cel_errors, on_bare)
 
 
-def _unpickle(options: Options, held: Sequence[Any]) -> Engine:
+def _unpickle(options: Options, content: Sequence[Any]) -> Engine:
     engine = Engine._of(options)
-    engine.add_many(unpacked(*each) if isinstance(each, tuple) else each for each in held)
+    engine.add_many(unpacked(*each) if isinstance(each, tuple) else each for each in content)
     return engine

@@ -97,7 +97,7 @@ def explain(
         EFFORT.spend_on_event(event)
         if (compiled := read(subscription_id)) is None:
             raise UnknownSubscriptionError(subscription_id)
-        EFFORT.left -= compiled.cost
+        EFFORT.remaining -= compiled.cost
         try:
             changes = options.read_all(event, tenant, collection)
         except IgnoredEvent as ignored:
@@ -197,16 +197,16 @@ def deciding(compiled: CompiledSubscription, changes: Sequence[Event], options: 
     It is the first that matches for certain, else the first that matches, else the first of all.
     """
     first, *others = changes
-    chosen = Judgement(compiled, first, options)
-    united = chosen.outcome
+    decisive = Judgement(compiled, first, options)
+    united = decisive.outcome
     for change in others:
         judged = Judgement(compiled, change, options)
         if judged.outcome is None:
             continue
         united = judged.outcome if united is None else united | judged.outcome
-        if chosen.outcome is None or (judged.outcome.certain and not chosen.outcome.certain):
-            chosen = judged
-    return chosen, united if others else None
+        if decisive.outcome is None or (judged.outcome.certain and not decisive.outcome.certain):
+            decisive = judged
+    return decisive, united if others else None
 
 
 def _explain(subscription_id: str, judged: Judgement, options: Options) -> Explanation:
@@ -241,12 +241,12 @@ def _detailed(condition: Condition, part: Part, event: Event, budget: int) -> Co
         # Without the entries that were too costly.
         pairs = zip(condition.parts, part.entries, strict=False)
         return replace(condition, parts=tuple(_detailed(each, entry, event, budget) for each, entry in pairs))
-    found = hint(condition, part, event)
-    return condition if found is None else replace(condition, hint=found)
+    suggestion = hint(condition, part, event)
+    return condition if suggestion is None else replace(condition, hint=suggestion)
 
 
 def _cel(compiled: CompiledSubscription, options: Options) -> str | None:
-    if compiled.left_out:
+    if compiled.omitted:
         return None
     try:
         # Each value is printed, and a step of a path for every step below it.

@@ -92,21 +92,21 @@ def outcome_of(row: Condition) -> str:
     reason = f" ({on_one_line(row.reason)})" if row.reason and not (row.hint and row.kind == "filter") else ""
     decided = ", which decides" if row.decided else ""
     # If there are operands, their rows show the values.
-    shown = "" if row.parts else on_one_line(_seen(row))
+    shown = "" if row.parts else on_one_line(_actual(row))
     meant = f"; {on_one_line(row.hint)}" if row.hint and not row.parts else ""
     return f"{row.verdict.value}{reason}{decided}{f', {shown}' if shown else ''}{meant}"
 
 
-def _seen(row: Condition) -> str:
-    seen = row.seen
-    if isinstance(seen, Values) and seen and row.kind == "filter":
-        was, now = map(show_value, seen.values())
+def _actual(row: Condition) -> str:
+    actual = row.seen
+    if isinstance(actual, Values) and actual and row.kind == "filter":
+        was, now = map(show_value, actual.values())
         return f"was {was}, is {now}"
-    if not isinstance(seen, Values):
-        shown = show_value(seen)
+    if not isinstance(actual, Values):
+        shown = show_value(actual)
         return f"saw {shown}" if shown else ""
-    several = [f"{path} = {show_value(value)}" for path, value in itertools.islice(seen.items(), SHOWN_PATHS)]
-    return "saw " + ", ".join([*several, *(["..."] if len(seen) > SHOWN_PATHS else [])]) if seen else ""
+    several = [f"{path} = {show_value(value)}" for path, value in itertools.islice(actual.items(), SHOWN_PATHS)]
+    return "saw " + ", ".join([*several, *(["..."] if len(actual) > SHOWN_PATHS else [])]) if actual else ""
 
 
 def _wrapped(text: str, width: int, lines: int) -> list[str]:
@@ -131,28 +131,28 @@ def show_value(value: Any) -> str:
     return _shortened(json.dumps(_first_of(value, [SHOWN]), ensure_ascii=False, default=_spelled), SHOWN)
 
 
-def _first_of(value: Any, left: list[int]) -> Any:
+def _first_of(value: Any, budget: list[int]) -> Any:
     """Return the beginning of a value that is enough to show: the value itself may be as long as an event.
 
     Args:
         left: the number of values that may still be added. Each takes at least one character, so that also bounds the depth.
     """
-    left[0] -= 1
+    budget[0] -= 1
     if isinstance(value, str):
         return value[: SHOWN + 1]
     if isinstance(value, Mapping):
-        found = {}
+        copy = {}
         for name, inner in value.items():
-            if left[0] < 0:
+            if budget[0] < 0:
                 break
-            found[name[: SHOWN + 1] if isinstance(name, str) else name] = _first_of(inner, left)
-        return found
+            copy[name[: SHOWN + 1] if isinstance(name, str) else name] = _first_of(inner, budget)
+        return copy
     if isinstance(value, list | tuple):
         shown = []
         for inner in value:
-            if left[0] < 0:
+            if budget[0] < 0:
                 break
-            shown.append(_first_of(inner, left))
+            shown.append(_first_of(inner, budget))
         return shown
     return value
 
@@ -182,13 +182,13 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
 
 def row_as_json(row: Condition) -> dict[str, Any]:
     """Return a condition as plain JSON values."""
-    seen = row.seen
+    actual = row.seen
     members: dict[str, Any] = {
         "kind": row.kind,
         "place": row.place,
         "text": row.text,
         "verdict": row.verdict.value,
-        "seen": {path: show_value(value) for path, value in seen.items()} if isinstance(seen, Values) else show_value(seen),
+        "seen": {path: show_value(value) for path, value in actual.items()} if isinstance(actual, Values) else show_value(actual),
         "reason": row.reason,
         "hint": row.hint,
     }

@@ -86,8 +86,8 @@ def _better(events: Iterable[EventSource], layout: EventLayout) -> FormatName | 
         return None
     options = Options(layout=layout)
     read = [(event, _read(event, options)) for event in events]
-    bare = [event for event, found in read if found is Ignored.NO_CHANGE or _is_bare(found, layout)]
-    if not bare or any(isinstance(found, Event) and not _is_bare(found, layout) for _, found in read):
+    bare = [event for event, result in read if result is Ignored.NO_CHANGE or _is_bare(result, layout)]
+    if not bare or any(isinstance(result, Event) and not _is_bare(result, layout) for _, result in read):
         return None
     others = [name for name in _TELLING if EventLayout.preset(name) != layout]
     scores = {name: _of_format(name, bare)[0] for name in others}
@@ -95,8 +95,8 @@ def _better(events: Iterable[EventSource], layout: EventLayout) -> FormatName | 
     return best if scores[best] else "document"
 
 
-def _is_bare(found: Event | Ignored | None, layout: EventLayout) -> bool:
-    return isinstance(found, Event) and bool(found.raw) and found.topic is None and is_bare(found, layout)
+def _is_bare(result: Event | Ignored | None, layout: EventLayout) -> bool:
+    return isinstance(result, Event) and bool(result.raw) and result.topic is None and is_bare(result, layout)
 
 
 @final
@@ -130,8 +130,8 @@ def _of_format(name: FormatName, events: Iterable[EventSource]) -> tuple[int, Fi
     return _scored(name, (_read(event, options) for event in events))
 
 
-def _scored(name: str, found: Iterable[Event | Ignored | None]) -> tuple[int, Fit]:
-    readable = [event for event in found if isinstance(event, Event) and _parts(event)]
+def _scored(name: str, results: Iterable[Event | Ignored | None]) -> tuple[int, Fit]:
+    readable = [event for event in results if isinstance(event, Event) and _parts(event)]
     collections = dict.fromkeys(event.collection for event in readable if event.collection is not None)
     return sum(map(_parts, readable)), Fit(name, len(readable), tuple(collections))
 

@@ -69,8 +69,8 @@ def foreign(head: bytes, *, is_all: bool) -> str | None:
         return None
     if head.startswith(_UTF16) and not is_all and b"\0" not in head and b"\n" not in head:
         return None
-    if (found := no_text(head)) is not None:
-        return found
+    if (problem := no_text(head)) is not None:
+        return problem
     *lines, rest = head.removeprefix(BOM).split(b"\n")
     if is_all:
         lines.append(rest)
@@ -80,9 +80,9 @@ def foreign(head: bytes, *, is_all: bool) -> str | None:
     first = lines[0]
     if first.lstrip()[:1] == b"{" and first.endswith(b"}"):
         return ""
-    found = _by_first_line(first.lstrip())
-    if found is not None:
-        return found
+    problem = _by_first_line(first.lstrip())
+    if problem is not None:
+        return problem
     if len(lines) < 2:
         return "" if is_all else None
     return _by_two_lines(first, lines[1])

@@ -39,23 +39,23 @@ def parts_of(program: Program, whole: Verdict, event: Event, budget: int, level:
     joined = operands(program) if level < MAX_LEVELS and not EFFORT.is_spent else None
     if joined is None:
         return ()
-    found = []
+    conditions = []
     for operand in joined[1][:MAX_OPERANDS]:
         part = condition_of_cel(operand, event, budget)
-        found.append(
+        conditions.append(
             replace(part, parts=parts_of(operand, part.verdict, event, budget, level + 1), hint=_hint_of_cel(operand, event))
         )
-    return marked(found, whole)
+    return marked(conditions, whole)
 
 
 def hint(condition: Condition, part: Part, event: Event) -> str | None:
     """Return the probable meaning of a condition that found no value, or a list; None without a hint."""
     match part:
         case CompiledFilter() if condition.verdict is not Verdict.TRUE:
-            seen, root, names = condition.seen, part.path.root.value, part.path.names
-            if isinstance(seen, list) and part.op.name in ("==", "in") and not isinstance(part.value, Mapping):
+            actual, root, names = condition.seen, part.path.root.value, part.path.names
+            if isinstance(actual, list) and part.op.name in ("==", "in") and not isinstance(part.value, Mapping):
                 return f"{cel_path(root, names)} is a list; use `contains` or a pattern for its elements"
-            missing = seen is MISSING or (isinstance(seen, Values) and all(value is MISSING for value in seen.values()))
+            missing = actual is MISSING or (isinstance(actual, Values) and all(value is MISSING for value in actual.values()))
             return _of_missing(root, names, event) if missing else None
         case Field() if condition.seen is MISSING and condition.verdict is not Verdict.TRUE:
             near = nearest(part.path, event.raw)
@@ -106,10 +106,10 @@ def nearest(names: Path, document: Any) -> Path | None:
     wanted = ".".join(names)
     if len(wanted) > MAX_FIELD or EFFORT.is_spent:
         return None
-    found = [path for path in islice(_fields(document), MAX_FIELDS) if path != names[: len(path)]]
+    candidates = [path for path in islice(_fields(document), MAX_FIELDS) if path != names[: len(path)]]
     try:
-        EFFORT.spend(UNITS_A_FIELD * len(found))
-        fields = {".".join(path): path for path in found if sum(map(len, path)) <= MAX_FIELD}
+        EFFORT.spend(UNITS_A_FIELD * len(candidates))
+        fields = {".".join(path): path for path in candidates if sum(map(len, path)) <= MAX_FIELD}
         # Texts that resemble one another are compared character by character.
         EFFORT.spend(len(wanted) * sum(map(len, fields)) // 20)
     except TooCostlyError:

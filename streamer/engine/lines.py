@@ -100,7 +100,7 @@ def _without_blanks(numbers: range, lines: list[bytes | None], max_bytes: int) -
     # A blank line sorts before lines that begin with any character after the space, so usually one comparison per line is enough.
     if len(whole) == len(lines) and min(whole, default=b"") > b" \xff":
         return numbers, whole
-    chosen: list[int] = []
+    selected: list[int] = []
     readable: list[bytes | EventError] = []
     for number, line in zip(numbers, lines, strict=True):
         if line is None:
@@ -110,36 +110,36 @@ def _without_blanks(numbers: range, lines: list[bytes | None], max_bytes: int) -
             readable.append(line)
         else:
             continue
-        chosen.append(number)
-    return chosen, readable
+        selected.append(number)
+    return selected, readable
 
 
 def _blocks(chunks: Iterator[bytes], max_bytes: int) -> Iterator[list[bytes | None]]:
     """Yield lines split at LF; None stands for a line that is too long."""
     begun: list[bytes] = []  # parts of the line whose end has not arrived
-    held = 0
+    size = 0
     for chunk in chunks:
         *ended, rest = chunk.split(b"\n")
         lines: list[bytes | None] = []
         if ended:
-            lines.append(_whole(begun, held, ended[0], max_bytes))
-            begun, held = [], 0
+            lines.append(_whole(begun, size, ended[0], max_bytes))
+            begun, size = [], 0
             # All these lines are complete. Usually, there is no CR to strip, and no line is too long.
             is_plain = b"\r" not in chunk and (len(chunk) <= max_bytes or max(map(len, ended)) <= max_bytes)
             lines += ended[1:] if is_plain else (_whole([], 0, piece, max_bytes) for piece in ended[1:])
         yield lines
-        held += len(rest)
+        size += len(rest)
         # One additional byte may be the CR of the line's end.
-        if held <= max_bytes + 1:
+        if size <= max_bytes + 1:
             begun.append(rest)
         else:
             begun = []
-    if held:
-        yield [_whole(begun, held, b"", max_bytes)]
+    if size:
+        yield [_whole(begun, size, b"", max_bytes)]
 
 
-def _whole(begun: list[bytes], held: int, piece: bytes, max_bytes: int) -> bytes | None:
-    if held > max_bytes + 1:
+def _whole(begun: list[bytes], size: int, piece: bytes, max_bytes: int) -> bytes | None:
+    if size > max_bytes + 1:
         return None
     line = b"".join((*begun, piece)).removesuffix(b"\r")
     return line if len(line) <= max_bytes else None
@@ -191,14 +191,14 @@ def _decompressed(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 def _recognised(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Skip a byte order mark, and refuse a source without lines of JSON. Raises InputError."""
-    head, found = b"", None
-    while found is None:
+    head, problem = b"", None
+    while problem is None:
         chunk = next(chunks, b"")
         # A decompressed chunk may be long, so it is copied as rarely as possible.
         head = head + chunk if head else chunk
-        found = foreign(head[:LOOKS], is_all=not chunk or len(head) >= LOOKS)
-    if found:
-        raise InputError(found)
+        problem = foreign(head[:LOOKS], is_all=not chunk or len(head) >= LOOKS)
+    if problem:
+        raise InputError(problem)
     rest = chain(iter([head.removeprefix(BOM)]), chunks)
     head = chunk = b""  # else they stay in memory until the last chunk is read
     yield from filter(None, rest)

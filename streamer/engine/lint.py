@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamer.core.lint import Finding, FindingCode
-from streamer.core.protocol import Held, Selection
+from streamer.core.protocol import Selection, StoredForm
 from streamer.subscriptions.mistakes import probable_mistakes
 from streamer.subscriptions.parse import parse_subscription
 from streamer.subscriptions.subscription import Subscription
@@ -22,31 +22,31 @@ def mistakes(engine: Engine) -> list[Finding]:
     options = engine._options
     return [
         Finding(FindingCode.PROBABLE_MISTAKE, members["id"], reason)
-        for _, members in each_held(engine)
+        for _, members in each_stored(engine)
         for reason in probable_mistakes(members, options.layout, options.topic_dialect)
     ]
 
 
-def each_held(engine: Engine) -> Iterator[tuple[Held, Mapping[str, Any]]]:
+def each_stored(engine: Engine) -> Iterator[tuple[StoredForm, Mapping[str, Any]]]:
     """Yield each subscription in its stored form, and its members as JSON, in order of adding."""
-    return ((held, _members(held)) for held in engine._core.given(Selection()))
+    return ((stored, _members(stored)) for stored in engine._core.stored_forms(Selection()))
 
 
-def in_order(engine: Engine, *found: Iterable[Finding]) -> list[Finding]:
+def in_order(engine: Engine, *groups: Iterable[Finding]) -> list[Finding]:
     """Return findings of several kinds, those of one subscription together, in order of adding."""
-    findings = [each for some in found for each in some]
+    findings = [each for some in groups for each in some]
     concerned = {each.subscription_id for each in findings}
     place = {name: number for number, name in enumerate(engine) if name in concerned}
     # Subscriptions that another thread has removed come last.
     return sorted(findings, key=lambda each: place.get(each.subscription_id, math.inf))
 
 
-def _members(held: Held) -> Mapping[str, Any]:
-    if isinstance(held, Subscription):
-        return held.to_dict()
+def _members(stored: StoredForm) -> Mapping[str, Any]:
+    if isinstance(stored, Subscription):
+        return stored.to_dict()
     try:
-        members: Mapping[str, Any] = json.loads(held)
+        members: Mapping[str, Any] = json.loads(stored)
     except (RecursionError, ValueError):
         # It is nested deeper, or has a longer number, than Python's own parser accepts.
-        return parse_subscription(held).to_dict()
+        return parse_subscription(stored).to_dict()
     return members

@@ -31,10 +31,10 @@ class BatchMatches(Sequence[Matches | EventError]):
     @overload
     def __getitem__(self, index: slice) -> list[Matches | EventError]: ...
     def __getitem__(self, index: int | slice) -> Matches | EventError | list[Matches | EventError]:
-        chosen = range(len(self._results))[index]
-        if isinstance(chosen, range):
-            return [self._results[position] for position in chosen]
-        return self._results[chosen]
+        selection = range(len(self._results))[index]
+        if isinstance(selection, range):
+            return [self._results[position] for position in selection]
+        return self._results[selection]
 
     def __iter__(self) -> Iterator[Matches | EventError]:
         return iter(self._results)

@@ -86,19 +86,19 @@ class NearMisses(Sequence[NearMiss]):
     """
 
     def __init__(self, found: Sequence[NearMiss] = (), examined: int = 0, *, complete: bool = True) -> None:
-        self._found = tuple(found)
+        self._misses = tuple(found)
         self.examined = examined
         self.complete = complete
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._misses)
 
     @overload
     def __getitem__(self, index: int) -> NearMiss: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[NearMiss]: ...
     def __getitem__(self, index: int | slice) -> NearMiss | Sequence[NearMiss]:
-        return self._found[index]
+        return self._misses[index]
 
     def __repr__(self) -> str:
         more = "" if self.complete else ", and there are more"
@@ -129,31 +129,31 @@ def near_misses(
         return _near_misses(engine, changes, n, max_subscriptions, _ids(engine, changes) if among is None else among)
 
 
-def _near_misses(engine: Engine, changes: Sequence[Event], n: int, max_subscriptions: int, held: Iterator[str]) -> NearMisses:
+def _near_misses(engine: Engine, changes: Sequence[Event], n: int, max_subscriptions: int, ids: Iterator[str]) -> NearMisses:
     options = engine._options
-    found: list[tuple[NearMiss, Part, Event]] = []
+    misses: list[tuple[NearMiss, Part, Event]] = []
     examined, is_complete = 0, False
-    for subscription_id in islice(held, max_subscriptions):
+    for subscription_id in islice(ids, max_subscriptions):
         if (compiled := engine._compiled(subscription_id)) is None:
             examined += 1
             continue  # another thread has removed it
-        if compiled.left_out or compiled.cost > EFFORT.to_read:
+        if compiled.omitted or compiled.cost > EFFORT.to_read:
             break
-        EFFORT.left -= compiled.cost
+        EFFORT.remaining -= compiled.cost
         judged, _ = deciding(compiled, changes, options)
         rows = list(operands_of(judged, options))
         failed = [row for row in rows if row[0].verdict in FAILS]
         if not EFFORT.is_spent and len(failed) == 1 and judged.outcome is None:
             condition, part = failed[0]
             near = _distance(condition, part, judged.event, options)
-            found.append((NearMiss(subscription_id, condition, len(rows) - 1, near), part, judged.event))
-            found = sorted(found, key=lambda each: each[0].distance)[:n]
+            misses.append((NearMiss(subscription_id, condition, len(rows) - 1, near), part, judged.event))
+            misses = sorted(misses, key=lambda each: each[0].distance)[:n]
         if EFFORT.is_spent:
             break
         examined += 1
     else:
-        is_complete = next(held, None) is None
-    nearest = [replace(miss, condition=hinted(miss.condition, part, event)) for miss, part, event in found]
+        is_complete = next(ids, None) is None
+    nearest = [replace(miss, condition=hinted(miss.condition, part, event)) for miss, part, event in misses]
     return NearMisses(nearest, examined, complete=is_complete)
 
 
@@ -199,7 +199,7 @@ def _distance(condition: Condition, part: Part, event: Event, options: Options) 
     with suppress(TooCostlyError):
         match part:
             case Program():
-                sides = compared(part, event, int(min(options.limits.cel_budget, max(EFFORT.left, 0))))
+                sides = compared(part, event, int(min(options.limits.cel_budget, max(EFFORT.remaining, 0))))
                 return _FAR if sides is None else _apart(*sides)
             case CompiledGroup(op="any", entries=entries):
                 each_part = zip(condition.parts, entries, strict=False)
@@ -208,21 +208,21 @@ def _distance(condition: Condition, part: Part, event: Event, options: Options) 
                 return _apart(condition.seen, part.value)
             case Field() if isinstance(condition.seen, list):
                 values = list(islice((each.value for each in part.matchers if isinstance(each, Equal)), _VALUES))
-                return min((_apart(seen, values) for seen in condition.seen[:_VALUES]), default=_FAR)
+                return min((_apart(actual, values) for actual in condition.seen[:_VALUES]), default=_FAR)
     return _FAR
 
 
-def _apart(seen: Any, wanted: Any) -> float:
+def _apart(actual: Any, wanted: Any) -> float:
     """Return the distance of two values, from 0 to 1: for numbers by their size, for texts by their spelling."""
     if isinstance(wanted, list):
-        return min((_apart(seen, each) for each in wanted[:_VALUES]), default=_FAR)
-    if isinstance(seen, bool) or isinstance(wanted, bool):
+        return min((_apart(actual, each) for each in wanted[:_VALUES]), default=_FAR)
+    if isinstance(actual, bool) or isinstance(wanted, bool):
         return _FAR
-    if isinstance(seen, int | float) and isinstance(wanted, int | float):
-        size = abs(seen) + abs(wanted)
-        return float(min(abs(seen - wanted) / size, _FAR)) if size else 0.0
-    if isinstance(seen, str) and isinstance(wanted, str):
-        one, other = seen[:_CHARACTERS], wanted[:_CHARACTERS]
+    if isinstance(actual, int | float) and isinstance(wanted, int | float):
+        size = abs(actual) + abs(wanted)
+        return float(min(abs(actual - wanted) / size, _FAR)) if size else 0.0
+    if isinstance(actual, str) and isinstance(wanted, str):
+        one, other = actual[:_CHARACTERS], wanted[:_CHARACTERS]
         EFFORT.spend(5 + len(one) * len(other) // 20)
         return _FAR - SequenceMatcher(None, one, other).ratio()
     return _FAR
@@ -300,7 +300,7 @@ class Survey:
         self.id = subscription_id
         self.nearest: list[Nearest] = []
         self.seen = self.matched = self.costly = self.ignored = 0
-        self._left: float = effort.UNITS
+        self._remaining: float = effort.UNITS
 
     @property
     def rows(self) -> list[Row]:
@@ -315,9 +315,9 @@ class Survey:
             self.ignored += 1
             return
         self.seen += 1
-        with EFFORT.bounded(self.EACH + self._left):
+        with EFFORT.bounded(self.EACH + self._remaining):
             self._see(number, deciding(self._compiled, changes, self._options)[0])
-            self._left = max(min(self._left, EFFORT.left), 0)
+            self._remaining = max(min(self._remaining, EFFORT.remaining), 0)
 
     def _see(self, number: int, judged: Judgement) -> None:
         rows = list(operands_of(judged, self._options))

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from streamer.cel_eval.operands import likely_paths
 from streamer.core.lint import Finding, FindingCode
-from streamer.core.protocol import Held
+from streamer.core.protocol import StoredForm
 from streamer.engine import value_kinds
 from streamer.engine.hints import MAX_FIELD, MAX_FIELDS, nearest
-from streamer.engine.lint import each_held
+from streamer.engine.lint import each_stored
 from streamer.engine.value_kinds import Values, fields_of_pattern, mismatch
 from streamer.errors import EventError
 from streamer.events.places import resolve
@@ -62,7 +62,7 @@ _Condition: TypeAlias = tuple[str, str, str | None, value_kinds.Needed, Values]
 class _Node:
     """A name that subscriptions use, with the names below it that events have not had so far."""
 
-    seen: bool = False
+    is_present: bool = False
     pending: dict[str, _Node] = field(default_factory=dict)
 
     def ask(self, path: Steps) -> None:
@@ -80,7 +80,7 @@ class _Node:
     def lacks(self, path: Steps) -> bool:
         """Return whether no event has had a path so far."""
         node = self.at(path)
-        return node is not None and not node.seen
+        return node is not None and not node.is_present
 
     def cross_out(self, value: Any, *, through_lists: bool) -> None:
         """Mark the paths below this name that a value has."""
@@ -93,7 +93,7 @@ class _Node:
                 few, many = (node.pending, value) if len(node.pending) < len(value) else (value, node.pending)
                 for name in [name for name in few if name in many]:
                     below = node.pending[name]
-                    below.seen = True
+                    below.is_present = True
                     if not below.pending:
                         del node.pending[name]
                     elif isinstance(value[name], dict | list):
@@ -106,7 +106,7 @@ class _Node:
             node = None if node is None else node.pending.get(name)
             if node is None:
                 return
-            node.seen = True
+            node.is_present = True
         if node is not None:
             node.pending.pop(path[-1], None)
 
@@ -142,7 +142,7 @@ class _Part:
 
 @final
 @dataclass(slots=True)
-class _Asked:
+class _Uses:
     """What subscriptions to one collection, or to every collection, use, and what its events have.
 
     Attributes:
@@ -178,15 +178,15 @@ class Occurrences:
         self._options = engine._options
         layout = self._options.layout
         self.places = [pointer for part in ("data", "before") for pointer in layout.pointers(part)]
-        self._asked: dict[str | None, _Asked] = {}
+        self._uses: dict[str | None, _Uses] = {}
         self._collections: dict[str, None] = {}
-        self._names_left = MAX_NAMES
+        self._name_budget = MAX_NAMES
         self.events = 0
-        self._source_left = MAX_SOURCE
-        for _, members in each_held(engine):
-            asked = self._asked.setdefault(_collection(members), _Asked())
+        self._source_budget = MAX_SOURCE
+        for _, members in each_stored(engine):
+            uses = self._uses.setdefault(_collection(members), _Uses())
             for _, root, path in _paths(members):
-                asked.part(root).ask(path)
+                uses.part(root).ask(path)
 
     def see(self, event: EventSource, tenant: str | None = None, collection: str | None = None) -> None:
         """Examine one event. Raises EventError."""
@@ -200,34 +200,34 @@ class Occurrences:
 
     def _see(self, read: Event) -> None:
         name = read.collection
-        if name is not None and len(name) <= _SHOWN and name not in self._collections and self._names_left:
+        if name is not None and len(name) <= _SHOWN and name not in self._collections and self._name_budget:
             self._collections[name] = None
-            self._names_left -= 1
+            self._name_budget -= 1
         for each in {None, name}:
-            if (asked := self._asked.get(each)) is not None:
-                self._cross_out(asked, read)
+            if (uses := self._uses.get(each)) is not None:
+                self._cross_out(uses, read)
 
-    def _cross_out(self, asked: _Asked, event: Event) -> None:
-        asked.events += 1
+    def _cross_out(self, uses: _Uses, event: Event) -> None:
+        uses.events += 1
         if event.type is not None:
-            asked.types.add(event.type)
+            uses.types.add(event.type)
         documents = [each for each in (event.data, event.before) if each is not None]
         for document in documents:
-            self._see_part(asked.documents, document, through_lists=False)
+            self._see_part(uses.documents, document, through_lists=False)
         if event.envelope is not None:
-            self._see_part(asked.envelope, event.envelope, through_lists=False)
-        self._see_part(asked.whole, event.raw, through_lists=True)
+            self._see_part(uses.envelope, event.envelope, through_lists=False)
+        self._see_part(uses.whole, event.raw, through_lists=True)
         # A name in one document counts as a field of the other, too.
-        for node in filter(None, map(asked.whole.fields.at, self.places)):
+        for node in filter(None, map(uses.whole.fields.at, self.places)):
             for document in documents:
                 node.cross_out(document, through_lists=True)
         for pointer in event.unknown:
             for at, side in ((event.data_at, event.data), (event.before_at, event.before)):
                 if at is not None and pointer[: len(at)] == at:
-                    asked.documents.lack(pointer[len(at) :], side)
-                    asked.whole.lack(pointer, event.raw, within=len(at))
+                    uses.documents.lack(pointer[len(at) :], side)
+                    uses.whole.lack(pointer, event.raw, within=len(at))
         for pointer in event.envelope_unknown:
-            asked.envelope.lack(pointer[len(event.envelope_at or ()) :], event.envelope)
+            uses.envelope.lack(pointer[len(event.envelope_at or ()) :], event.envelope)
 
     def _see_part(self, part: _Part, value: Any, *, through_lists: bool) -> None:
         part.values.see(value, through_lists=through_lists)
@@ -235,19 +235,19 @@ class Occurrences:
             part.fields.cross_out(value, through_lists=through_lists)
             self._keep_names(part.names, value, through_lists=through_lists)
 
-    def _keep_names(self, kept: dict[str, Any], value: Any, *, through_lists: bool) -> None:
+    def _keep_names(self, names: dict[str, Any], value: Any, *, through_lists: bool) -> None:
         """Store the names in a value, outer ones first; the work is bounded."""
-        level: list[tuple[dict[str, Any], Any]] = [(kept, value)]
+        level: list[tuple[dict[str, Any], Any]] = [(names, value)]
         looks = MAX_FIELDS
-        while level and looks > 0 and self._names_left:
+        while level and looks > 0 and self._name_budget:
             below: list[tuple[dict[str, Any], Any]] = []
             for into, each in level:
                 members = each.items() if isinstance(each, dict) else ()
                 for name, inner in islice(members, max(looks, 0)):
                     if name not in into:
-                        if not self._names_left or len(name) > MAX_FIELD or len(into) >= MAX_FIELDS:
+                        if not self._name_budget or len(name) > MAX_FIELD or len(into) >= MAX_FIELDS:
                             continue
-                        self._names_left -= 1
+                        self._name_budget -= 1
                         into[name] = [] if isinstance(inner, list) and not through_lists else None
                     objects = _objects_in(inner, looks) if through_lists else [inner] if isinstance(inner, dict) else []
                     looks -= 1 + len(objects)
@@ -261,60 +261,60 @@ class Occurrences:
         if not self.events:
             return
         suggestions = _Suggestions(self)
-        for held, members in each_held(self._engine):
-            for reason in self._of(held, members, suggestions):
+        for stored, members in each_stored(self._engine):
+            for reason in self._of(stored, members, suggestions):
                 yield Finding(FindingCode.NOT_IN_EVENTS, members["id"], reason)
 
-    def _of(self, held: Held, members: Mapping[str, Any], suggestions: _Suggestions) -> Iterator[str]:
+    def _of(self, stored: StoredForm, members: Mapping[str, Any], suggestions: _Suggestions) -> Iterator[str]:
         name = _collection(members)
-        asked = self._asked.get(name)
-        if asked is None:
+        uses = self._uses.get(name)
+        if uses is None:
             return  # another thread has added it
-        if not asked.events:
+        if not uses.events:
             yield f"collection: {_quoted(name or '')} is in none of {_count(self.events)}{suggestions.of_collection(name or '')}"
             return
-        events = _count(asked.events) + ("" if name is None else f" of {_quoted(name)}")
+        events = _count(uses.events) + ("" if name is None else f" of {_quoted(name)}")
         for index, event_type in enumerate(members.get("types", ())):
-            if event_type not in asked.types:
+            if event_type not in uses.types:
                 yield f"types[{index}]: {event_type!r} is the type of none of {events}"
         is_debezium = self._options.layout.format == "debezium"
         read: frozenset[Steps] | None = None
         for place, root, path in _paths(members):
-            part = asked.part(root)
+            part = uses.part(root)
             if not part.fields.lacks(path):
                 continue
             if place == "cel":
                 if read is None:
-                    read = self._fields(held)
+                    read = self._fields(stored)
                 if (root or "", *path) not in read:
                     continue
             shown = cel_path(*(_rooted(path) if root is None else (root, path)))
             instead = _in_text(root, path, part.values, is_debezium=is_debezium) or suggestions.of_field(name, root, path)
             yield f"{place}: {_cut(shown)} is in none of {events}{instead}"
-        for place, shown, in_cel, needed, values in self._kinds(held, members, asked):
+        for place, shown, in_cel, needed, values in self._kinds(stored, members, uses):
             if (reason := mismatch(_cut(shown), in_cel, needed, values, is_debezium=is_debezium)) is not None:
                 yield f"{place}: {reason}"
 
-    def _kinds(self, held: Held, members: Mapping[str, Any], asked: _Asked) -> Iterator[_Condition]:
+    def _kinds(self, stored: StoredForm, members: Mapping[str, Any], uses: _Uses) -> Iterator[_Condition]:
         """Yield the conditions that need one kind of value."""
 
         def values(root: str, path: Steps) -> Values:
-            return asked.part(root).values.ask(path)
+            return uses.part(root).values.ask(path)
 
-        for place, root, path, given in _filters(members):
+        for place, root, path, condition in _filters(members):
             # In a group a condition need not be true.
-            if "." not in place and (needed := value_kinds.of_filter(given)) is not None:
+            if "." not in place and (needed := value_kinds.of_filter(condition)) is not None:
                 shown = cel_path(root, path)
                 yield place, shown, shown, needed, values(root, path)
         source = members.get("cel", "")
-        if len(source) <= self._source_left and any(values(root, tuple(path)).kind for root, *path in likely_paths(source)):
-            self._source_left -= len(source)
-            compiled = self._engine._compile(held)
+        if len(source) <= self._source_budget and any(values(root, tuple(path)).kind for root, *path in likely_paths(source)):
+            self._source_budget -= len(source)
+            compiled = self._engine._compile(stored)
             for root, path, needed in value_kinds.of_expression(compiled, self._options.limits, values):
                 shown = cel_path(root, path)
                 yield "cel", shown, shown, needed, values(root, path)
         for path, needed in value_kinds.of_pattern(*_pattern(members)):
-            yield "pattern", cel_path(*_rooted(path)), self._in_cel(path), needed, asked.whole.values.ask(path)
+            yield "pattern", cel_path(*_rooted(path)), self._in_cel(path), needed, uses.whole.values.ask(path)
 
     def _in_cel(self, path: Steps) -> str | None:
         """Return a path of a pattern as CEL writes it; None outside of the documents."""
@@ -324,29 +324,29 @@ class Occurrences:
                     return cel_path(part, path[len(at) :])
         return None
 
-    def _fields(self, held: Held) -> frozenset[Steps]:
+    def _fields(self, stored: StoredForm) -> frozenset[Steps]:
         """Return the paths that the expression of a subscription reads."""
-        program = self._engine._compile(held).cel
+        program = self._engine._compile(stored).cel
         return frozenset() if program is None else program.fields
 
 
 def not_in_events(engine: Engine, events: Iterable[EventSource], tenant: str | None, collection: str | None) -> Iterator[Finding]:
     """Yield findings about fields, collections and types that no event has; events that cannot be read are skipped."""
-    seen: Occurrences | None = None
+    occurrences: Occurrences | None = None
     for event in events:
-        seen = seen or Occurrences(engine)
+        occurrences = occurrences or Occurrences(engine)
         with suppress(EventError):
-            seen.see(event, tenant, collection)
-    if seen is not None:
-        yield from seen.findings()
+            occurrences.see(event, tenant, collection)
+    if occurrences is not None:
+        yield from occurrences.findings()
 
 
 class _Suggestions:
     """Finds the names in events that are most similar to a missing one; each is searched once, and the total is bounded."""
 
-    def __init__(self, seen: Occurrences) -> None:
-        self._seen = seen
-        self._found: dict[tuple[str | None, str | None, Steps], str] = {}
+    def __init__(self, occurrences: Occurrences) -> None:
+        self._occurrences = occurrences
+        self._cache: dict[tuple[str | None, str | None, Steps], str] = {}
 
     def of_collection(self, name: str) -> str:
         """Return the end of a sentence about a missing collection: a similar collection that exists."""
@@ -354,27 +354,27 @@ class _Suggestions:
 
     def of_field(self, collection: str | None, root: str | None, path: Steps) -> str:
         """Return the end of a sentence about a missing field: the name that events have instead, or the reason for none."""
-        names = self._seen._asked[collection].part(root).names
+        names = self._occurrences._uses[collection].part(root).names
         if root is None:
-            return self._looked_up((collection, root, path), lambda: _near_field(path, names, self._seen.places))
+            return self._looked_up((collection, root, path), lambda: _near_field(path, names, self._occurrences.places))
         return self._looked_up((collection, root, path), lambda: _instead(root, path, names))
 
     def _looked_up(self, key: tuple[str | None, str | None, Steps], look: Callable[[], str]) -> str:
-        if key not in self._found:
-            if len(self._found) == MAX_SUGGESTIONS:
+        if key not in self._cache:
+            if len(self._cache) == MAX_SUGGESTIONS:
                 return ""
-            self._found[key] = look()
-        return self._found[key]
+            self._cache[key] = look()
+        return self._cache[key]
 
     def _near_collection(self, name: str) -> str:
-        near = get_close_matches(name[:_SHOWN], self._seen._collections, 1)
+        near = get_close_matches(name[:_SHOWN], self._occurrences._collections, 1)
         return f"; {_quoted(near[0])} is" if near else ""
 
 
-def _near_field(path: Steps, kept: Mapping[str, Any], places: Iterable[Pointer]) -> str:
+def _near_field(path: Steps, names: Mapping[str, Any], places: Iterable[Pointer]) -> str:
     """Return the end of a sentence with a similar name; for a path in a document, only names in the document count."""
     at = max((place for place in places if len(path) > len(place) and path[: len(place)] == place), key=len, default=())
-    document: Any = kept
+    document: Any = names
     for name in at:
         document = document.get(name) if isinstance(document, Mapping) else None
     near = nearest(path[len(at) :], document)
@@ -385,15 +385,15 @@ def _rooted(path: Steps) -> tuple[str, Steps]:
     return path[0], path[1:]
 
 
-def _instead(root: str, path: Steps, kept: Mapping[str, Any]) -> str:
-    value: Any = kept
+def _instead(root: str, path: Steps, names: Mapping[str, Any]) -> str:
+    value: Any = names
     for depth, name in enumerate(path):
         if isinstance(value, list):
             return f": {cel_path(root, path[:depth])} is a list; a pattern or CEL's exists() looks into it"
         if not isinstance(value, Mapping) or name not in value:
             break
         value = value[name]
-    near = nearest(path, kept)
+    near = nearest(path, names)
     return "" if near is None else f"; {cel_path(root, near)} is"
 
 
@@ -408,13 +408,13 @@ def _in_text(root: str | None, path: Steps, values: Values, *, is_debezium: bool
 
 def _objects_in(value: Any, most: int) -> list[dict[str, Any]]:
     """Return the value itself if it is an object, or some of the objects in it if it is an array."""
-    found, pending = [], [value]
+    objects, pending = [], [value]
     for each in pending:
         if isinstance(each, dict):
-            found.append(each)
+            objects.append(each)
         elif isinstance(each, list):
             pending.extend(each[: max(most - len(pending), 0)])
-    return found
+    return objects
 
 
 def _collection(members: Mapping[str, Any]) -> str | None:
@@ -434,8 +434,8 @@ def _paths(members: Mapping[str, Any]) -> Iterator[tuple[str, str | None, Steps]
 
 def _filters(members: Mapping[str, Any]) -> Iterator[tuple[str, str, Steps, Mapping[str, Any]]]:
     """Yield the place of each filter, the root and the path of its field, and the filter."""
-    for place, given in placed_filters(members.get("filters", ())):
-        yield place, given.get("root", "data"), parse_path(given["field"]), given
+    for place, condition in placed_filters(members.get("filters", ())):
+        yield place, condition.get("root", "data"), parse_path(condition["field"]), condition
 
 
 def _pattern(members: Mapping[str, Any]) -> tuple[Mapping[str, Any], Dialect]:

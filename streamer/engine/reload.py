@@ -130,10 +130,10 @@ class Configured:
                 if self.loaded is before:
                     self.loaded, self._read, self.last = new, read, last
                     break
-            taken = None
-            while taken is not self.loaded:
-                taken = self.loaded
-                take(taken.config)
+            current = None
+            while current is not self.loaded:
+                current = self.loaded
+                take(current.config)
             return last
 
 
@@ -161,7 +161,7 @@ def fill(engine: Engine, loaded: Loaded) -> None:
         except BulkSubscriptionError as bulk:
             for error in bulk.errors:
                 if isinstance(error, DuplicateSubscriptionError):
-                    error = error.in_files(is_held=error.subscription_id in engine)
+                    error = error.in_files(is_stored=error.subscription_id in engine)
                 line, error.index = error.index, None
                 errors.append(ConfigError(str(error), source=name, line=None if line is None else line + 1))
         except InputError as error:

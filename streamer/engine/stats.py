@@ -215,18 +215,18 @@ def read_stats(core: Core, rebuilds: int, programs: ProgramCache, errors: CelErr
     collections = [
         _collection(
             CollectionStats(
-                tenant=held.tenant,
-                collection=held.collection,
-                subscriptions=held.subscriptions,
-                segments=held.segments,
-                memory_bytes=held.subscription_bytes + held.index_bytes,
+                tenant=partition.tenant,
+                collection=partition.collection,
+                subscriptions=partition.subscriptions,
+                segments=partition.segments,
+                memory_bytes=partition.subscription_bytes + partition.index_bytes,
                 candidates_per_event=counted.candidates / counted.events if counted else None,
                 matches_per_event=counted.matches / counted.events if counted else None,
             ),
-            filters.get((held.tenant, held.collection)),
+            filters.get((partition.tenant, partition.collection)),
         )
-        for held in core.partitions()
-        for counted in [_counted(counts.get((held.tenant, held.collection)))]
+        for partition in core.partitions()
+        for counted in [_counted(counts.get((partition.tenant, partition.collection)))]
     ]
     memory = {
         "texts": telemetry.text_bytes,

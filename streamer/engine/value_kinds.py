@@ -134,9 +134,9 @@ def kind_of(value: Any) -> Kind | None:
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def of_filter(given: Mapping[str, Any]) -> Needed | None:
+def of_filter(condition: Mapping[str, Any]) -> Needed | None:
     """Return the kind of value that a filter needs, and one value that it names; None if it does not need one kind."""
-    op, value = given["op"], given.get("value")
+    op, value = condition["op"], condition.get("value")
     if op in _OF_TEXT:
         return "text", None
     return _one_kind(value if op == "in" else [value]) if op in _COMPARE else None
@@ -146,8 +146,8 @@ def of_pattern(pattern: Mapping[str, Any], dialect: Dialect) -> Iterator[tuple[S
     """Yield each path of a pattern that needs one kind of value, with the kind and one value that the pattern names."""
     for path, matchers, is_required in fields_of_pattern(pattern, dialect):
         # Of alternatives, another one may be true.
-        if is_required and isinstance(matchers, list) and (found := _one_kind(map(_of_matcher, matchers))) is not None:
-            yield path, found
+        if is_required and isinstance(matchers, list) and (needed := _one_kind(map(_of_matcher, matchers))) is not None:
+            yield path, needed
 
 
 def fields_of_pattern(pattern: Mapping[str, Any], dialect: Dialect) -> Iterator[tuple[Steps, Any, bool]]:
@@ -163,11 +163,11 @@ def fields_of_pattern(pattern: Mapping[str, Any], dialect: Dialect) -> Iterator[
                 yield (*path, name), value, is_required
 
 
-def _of_matcher(given: Any) -> Any:
+def _of_matcher(matcher: Any) -> Any:
     """Return the value that a matcher names, or another of the kind that it needs; None if it needs no certain kind."""
-    if not isinstance(given, Mapping):
-        return given
-    ((name, operand),) = given.items() if len(given) == 1 else (("", None),)
+    if not isinstance(matcher, Mapping):
+        return matcher
+    ((name, operand),) = matcher.items() if len(matcher) == 1 else (("", None),)
     if name == "numeric":
         return next((each for each in operand if kind_of(each) == "number"), None) if isinstance(operand, list) else operand
     return "" if name in _OF_TEXT_IN_PATTERNS and isinstance(operand, str) else None
@@ -184,18 +184,18 @@ def of_expression(
     Yields:
         root and path of a value, the kind that it must be of, and a literal.
     """
-    found: dict[Clause, Needed] = {}
+    by_clause: dict[Clause, Needed] = {}
     for alternative in possible(compiled, normal_form(compiled, limits), limits)[0]:
         for clause in sorted(alternative, key=_place):
             kind = _KINDS.get(kinds_of(clause))
             if kind is None or clause.mode is not Mode.VALUE or clause.path.root not in _ROOTS:
                 continue
             if values(*_place(clause)).kind not in (None, kind):
-                found[clause] = kind, next(filter(None, map(_literal, clause.atoms)), None)
+                by_clause[clause] = kind, next(filter(None, map(_literal, clause.atoms)), None)
                 break
         else:
             return
-    for clause, needed in found.items():
+    for clause, needed in by_clause.items():
         yield *_place(clause), needed
 
 
@@ -213,13 +213,13 @@ def _literal(atom: Atom) -> Any:
 
 
 def _one_kind(values: Any) -> Needed | None:
-    found = list(values) if isinstance(values, Iterable) and not isinstance(values, str | Mapping) else []
-    kinds = {kind_of(each) for each in found}
+    items = list(values) if isinstance(values, Iterable) and not isinstance(values, str | Mapping) else []
+    kinds = {kind_of(each) for each in items}
     kind = kinds.pop() if len(kinds) == 1 else None
-    return None if kind is None else (kind, found[0])
+    return None if kind is None else (kind, items[0])
 
 
-def mismatch(shown: str, in_cel: str | None, needed: Needed, found: Values, *, is_debezium: bool) -> str | None:
+def mismatch(shown: str, in_cel: str | None, needed: Needed, values: Values, *, is_debezium: bool) -> str | None:
     """Return what is wrong with a condition; None if the events have a value of the kind that it needs, or no kind.
 
     Args:
@@ -228,14 +228,14 @@ def mismatch(shown: str, in_cel: str | None, needed: Needed, found: Values, *, i
         is_debezium: whether Debezium wrote the events.
     """
     wanted, literal = needed
-    if found.kind is None or found.kind == wanted:
+    if values.kind is None or values.kind == wanted:
         return None
     if wanted == "number":
-        hint = _hint_of_text(None if found.in_list else in_cel, found.first)
+        hint = _hint_of_text(None if values.in_list else in_cel, values.first)
         setting = "; Debezium writes numbers with decimal.handling.mode=double" if is_debezium and hint == _DECIMAL else ""
-        return f"this condition needs a number, and {shown} is text in the events, such as {_cut(found.first)}{hint}{setting}"
-    hint = _hint_of_number(found.first, literal)
-    return f"this condition needs text, and {shown} is a number in the events, such as {_cut(found.first)}{hint}"
+        return f"this condition needs a number, and {shown} is text in the events, such as {_cut(values.first)}{hint}{setting}"
+    hint = _hint_of_number(values.first, literal)
+    return f"this condition needs text, and {shown} is a number in the events, such as {_cut(values.first)}{hint}"
 
 
 _DECIMAL: Final = ": it may be a decimal in base64"

@@ -108,7 +108,7 @@ def conversion(name: Any, parameters: Any = None) -> Conversion | None:
     """
     if name == DECIMAL:
         scale = _scale(parameters.get("scale") if isinstance(parameters, Mapping) else None)
-        return lambda value: value if (found := decimal(value, scale)) is None else found
+        return lambda value: value if (exact := decimal(value, scale)) is None else exact
     return LOGICAL.get(name) if isinstance(name, str) else None
 
 
@@ -148,16 +148,16 @@ def variable_decimal(value: Any) -> Any:
         or type(value["scale"]) is not int
     ):
         return value
-    found = decimal(value["value"], value["scale"])
-    return value if found is None else found
+    exact = decimal(value["value"], value["scale"])
+    return value if exact is None else exact
 
 
 def _json(value: Any) -> Any:
     try:
-        found = parsed(value, "") if isinstance(value, str) else value
+        document = parsed(value, "") if isinstance(value, str) else value
     except EventError:
         return value
-    return value if _is_deep(found) else found
+    return value if _is_deep(document) else document
 
 
 def _is_deep(value: Any) -> bool:

@@ -34,14 +34,14 @@ def plain(document: Any, depth: int = 0) -> Any:
         return document
     if len(document) == 1 and depth:
         with suppress(EventError, ValueError):
-            if (found := _scalar(document)) is not document:
-                return found
+            if (scalar := _scalar(document)) is not document:
+                return scalar
     return {name: member if name == "$date" else plain(member, depth + 1) for name, member in document.items()}
 
 
-def _scalar(given: Mapping[str, Any]) -> Any:
+def _scalar(wrapper: Mapping[str, Any]) -> Any:
     """Return the value of an object with one member, or the object itself if it is no value of Extended JSON."""
-    ((name, value),) = given.items()
+    ((name, value),) = wrapper.items()
     if name in ("$oid", "$uuid", "$symbol") and isinstance(value, str):
         return value
     if name in ("$numberInt", "$numberLong", "$numberDouble", "$numberDecimal") and isinstance(value, str):
@@ -49,7 +49,7 @@ def _scalar(given: Mapping[str, Any]) -> Any:
         return value if value in ("NaN", "Infinity", "-Infinity") else number(value)
     if name == "$date":
         return moment(value, "").isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return given if name != "$binary" or (uuid := _uuid(value)) is None else uuid
+    return wrapper if name != "$binary" or (uuid := _uuid(value)) is None else uuid
 
 
 def _uuid(value: Any) -> str | None:
@@ -62,16 +62,16 @@ def _uuid(value: Any) -> str | None:
         return None
 
 
-def moment(given: Any, place: str) -> datetime:
+def moment(value: Any, place: str) -> datetime:
     """Return the time of a `$date`: milliseconds since the epoch, or text."""
-    given = given.get("$numberLong") if isinstance(given, Mapping) else given
+    value = value.get("$numberLong") if isinstance(value, Mapping) else value
     try:
-        if isinstance(given, str):
-            given = number(given) if given.lstrip("-").isdigit() else parse_rfc3339(given) // 10**6
-        if not isinstance(given, int) or isinstance(given, bool):
+        if isinstance(value, str):
+            value = number(value) if value.lstrip("-").isdigit() else parse_rfc3339(value) // 10**6
+        if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError
-        return _EPOCH + timedelta(milliseconds=given)
+        return _EPOCH + timedelta(milliseconds=value)
     except (ValueError, OverflowError):
-        shown = repr(given)[:40] if isinstance(given, str | int | float) else named(given)
+        shown = repr(value)[:40] if isinstance(value, str | int | float) else named(value)
         reason = f"{_WHAT}: expected milliseconds or RFC 3339 in $date, as 2026-01-31T12:00:00.5Z, not {shown}"
         raise EventError(EventCode.BAD_TIMESTAMP, reason, place=place) from None

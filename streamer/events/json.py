@@ -298,9 +298,9 @@ class _Reader:
             raise self._malformed("expected a digit")
         is_integer = True
         for part in (_FRACTION, _EXPONENT):
-            if taken := self._take(part):
+            if digits := self._take(part):
                 is_integer = False
-                if not "0" <= taken[-1] <= "9":
+                if not "0" <= digits[-1] <= "9":
                     raise self._malformed("expected a digit")
         if is_integer and len(integer) <= _LONGEST_INTEGER:
             whole = int(integer)
@@ -355,11 +355,11 @@ class _Reader:
         return self.text[self.at : self.at + 1]
 
     def _take(self, token: re.Pattern[str]) -> str:
-        found = token.match(self.text, self.at)
-        if found is None:
+        match = token.match(self.text, self.at)
+        if match is None:
             return ""
-        self.at = found.end()
-        return found[0]
+        self.at = match.end()
+        return match[0]
 
     def _malformed(self, reason: str) -> EventError:
         if self.at == len(self.text):

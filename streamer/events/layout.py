@@ -369,7 +369,7 @@ def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
     """Return all faults of the argument of `EventLayout.from_dict`: the names that lead to each, and the reason."""
     if not isinstance(members, Mapping):
         return [((), f"a layout is an object, not {type(members).__name__}")]
-    found: list[tuple[tuple[str, ...], str]] = []
+    problems: list[tuple[tuple[str, ...], str]] = []
     for name, value in members.items():
         try:
             if name == "preset":
@@ -377,7 +377,7 @@ def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
             elif name in PARTS or name == "envelope":
                 _check_part(name, _part(name, value))
             elif name == "type_map":
-                found += [(("type_map", *word), reason) for word, reason in _type_map_faults(value)]
+                problems += [(("type_map", *word), reason) for word, reason in _type_map_faults(value)]
             elif name in _WORDS:
                 _check_word(name, value)
             elif name == "unknown_value":
@@ -387,17 +387,17 @@ def faults(members: Any) -> list[tuple[tuple[str, ...], str]]:
             elif name == "added_prefix":
                 _check_prefix(value)
             else:
-                found.append(((str(name),), f"unknown member; expected one of preset, {', '.join(_MEMBERS)}"))
+                problems.append(((str(name),), f"unknown member; expected one of preset, {', '.join(_MEMBERS)}"))
         except ConfigError as error:
-            found.append(((error.place,), error.reason))
-    bad = {steps[0] for steps, _ in found}
+            problems.append(((error.place,), error.reason))
+    bad = {steps[0] for steps, _ in problems}
     # Only for good parts can their combination be checked.
     if not bad & {"preset", "data", "before", "encoded", "format"}:
         try:
             _made({name: members[name] for name in ("preset", *_MEMBERS) if name in members and name not in bad})
         except ConfigError as error:
-            found.append(((error.place,), error.reason))
-    return found
+            problems.append(((error.place,), error.reason))
+    return problems
 
 
 def _check_prefix(prefix: Any) -> None:
@@ -406,8 +406,8 @@ def _check_prefix(prefix: Any) -> None:
 
 
 def _made(members: Mapping[str, Any]) -> EventLayout:
-    given = {name: _part(name, value) if name in PARTS else value for name, value in members.items()}
-    return replace(EventLayout.preset(given.pop("preset", "change")), **given)
+    parts = {name: _part(name, value) if name in PARTS else value for name, value in members.items()}
+    return replace(EventLayout.preset(parts.pop("preset", "change")), **parts)
 
 
 def _part(name: str, value: Any) -> Any:
@@ -475,13 +475,13 @@ def _way(text: str, name: str) -> Way:
     if name != "collection" or text[:1] in ("", "/"):
         return (_decode(text, name),)
     steps: list[str | Pointer] = []
-    for found in _BRACES.finditer(text):
-        if found[1] is not None:
-            steps.append(_decode(found[1], name))
-        elif found[0] in ("{", "}"):
+    for match in _BRACES.finditer(text):
+        if match[1] is not None:
+            steps.append(_decode(match[1], name))
+        elif match[0] in ("{", "}"):
             raise ConfigError(f"{text!r}: a brace that is not doubled has no other; a pointer stands in one pair", place=name)
         else:
-            steps.append(found[0][:1] if found[0] in ("{{", "}}") else found[0])
+            steps.append(match[0][:1] if match[0] in ("{{", "}}") else match[0])
     if all(isinstance(step, str) for step in steps):
         raise ConfigError(
             f"{text!r}: a JSON Pointer is empty or begins with '/', and a template has pointers in braces", place=name

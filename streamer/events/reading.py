@@ -83,10 +83,10 @@ def read_event(
         raise IgnoredEvent(reason)
     if layout.encoded is not None:
         document = decoded(document, layout, limits.max_depth)
-    held = members_of_before(document, layout)
+    names = members_of_before(document, layout)
     if layout.before_holds == "changed":
         document = completed(document, layout)
-    return _Parts(document, layout, limits.max_depth, held).read(default_tenant, tenant, collection)
+    return _Parts(document, layout, limits.max_depth, names).read(default_tenant, tenant, collection)
 
 
 def nothing(event: EventSource, limits: Limits) -> Ignored | None:
@@ -157,9 +157,11 @@ def _unknown_before(unknown: tuple[Pointer, ...], data_at: Pointer, before_at: P
 class _Parts:
     """The parts of one event, each checked for its JSON type."""
 
-    def __init__(self, document: json.Document, layout: EventLayout, max_depth: int, held: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, document: json.Document, layout: EventLayout, max_depth: int, names_before: frozenset[str] = frozenset()
+    ) -> None:
         self.raw: dict[str, Any] = document.value
-        self.held = held  # the names in `before`, before it was completed
+        self.names_before = names_before  # the names in `before`, before it was completed
         self.offsets = document.offsets
         self.layout = layout
         self.max_depth = max_depth
@@ -202,7 +204,7 @@ class _Parts:
         # A delete without `data` has `before` in its place.
         is_completed = self.layout.before_holds == "changed" and (event_type != "delete" or data is not None)
         if is_completed and data_at is not None and before_at is not None and before is not None:
-            unknown = (*unknown, *unchanged_unknowns(unknown, data_at, before_at, self.held))
+            unknown = (*unknown, *unchanged_unknowns(unknown, data_at, before_at, self.names_before))
         is_partial = self.layout.before_holds == "partial" and before_at is not None
         # Maxwell sometimes writes an update without `old`.
         may_be_untold = is_partial or (self.layout.format == "maxwell" and before_at is not None)
@@ -268,16 +270,16 @@ class _Parts:
     def _find_in_event(self, part: str) -> tuple[Pointer | None, Any]:
         """Return the place of the part and its value; null counts as missing."""
         for way in self.layout.ways(part):
-            seen = [(step, step if isinstance(step, str) else resolve(self.raw, step)[1]) for step in way]
+            parts = [(step, step if isinstance(step, str) else resolve(self.raw, step)[1]) for step in way]
             at = next(step for step in way if not isinstance(step, str))
-            if any(value is None for _, value in seen):
+            if any(value is None for _, value in parts):
                 continue
             if len(way) == 1:
-                return at, seen[0][1]
-            for step, value in seen:
+                return at, parts[0][1]
+            for step, value in parts:
                 if not isinstance(step, str) and not isinstance(value, str):
                     raise self._wrong_type(part, step, "made of strings", value)
-            return at, "".join(value for _, value in seen)
+            return at, "".join(value for _, value in parts)
         return None, None
 
     def _would_stand(self, part: str, unknown: tuple[Pointer, ...]) -> Pointer | None:

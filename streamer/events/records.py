@@ -44,7 +44,7 @@ def decoded(document: json.Document, layout: EventLayout, max_depth: int) -> jso
                 value = substitute(value, pointer, typed(text, schema, pointer[-1], layout))
             if text is not None:
                 break
-    for offset, pointer in sorted(duplicates, key=lambda found: found[0] or 0):
+    for offset, pointer in sorted(duplicates, key=lambda pair: pair[0] or 0):
         raise duplicate_member(pointer, offset)
     return json.Document(value, offsets)
 
@@ -115,8 +115,8 @@ def _watch_below(layout: EventLayout, at: Pointer) -> json.Watch:
 
 def completed(document: json.Document, layout: EventLayout) -> json.Document:
     """Return the event with `before` completed by the members of `data` that it lacks."""
-    _, data = _found(document.value, layout, "data")
-    before_at, before = _found(document.value, layout, "before")
+    _, data = _place_and_value(document.value, layout, "data")
+    before_at, before = _place_and_value(document.value, layout, "before")
     if not isinstance(data, dict) or not isinstance(before, dict):
         return document
     missing = {name: member for name, member in data.items() if name not in before}
@@ -131,14 +131,14 @@ def completed(document: json.Document, layout: EventLayout) -> json.Document:
     return json.Document(substitute(document.value, before_at, {**before, **missing}), {**document.offsets, **offsets})
 
 
-def _found(value: Any, layout: EventLayout, part: str) -> tuple[Pointer, Any]:
+def _place_and_value(value: Any, layout: EventLayout, part: str) -> tuple[Pointer, Any]:
     there = ((pointer, resolve(value, pointer)[1]) for pointer in layout.pointers(part))
-    return next((found for found in there if found[1] is not None), ((), None))
+    return next((pair for pair in there if pair[1] is not None), ((), None))
 
 
 def members_of_before(document: json.Document, layout: EventLayout) -> frozenset[str]:
     """Return the names of the members of `before`."""
-    before = _found(document.value, layout, "before")[1]
+    before = _place_and_value(document.value, layout, "before")[1]
     return frozenset(before) if isinstance(before, dict) else frozenset()
 
 

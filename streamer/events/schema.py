@@ -49,11 +49,11 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
     for part in PARTS:
         for pointer in layout.pointers(part):
             _describe(schema, pointer, _WORDS[part])
-    asked: list[Schema] = []
+    conditions: list[Schema] = []
     for part in PARTS:
-        asked += _asked(layout, part)
-    rules: Schema = {"allOf": asked}
-    if (ignored := list(_ignored(layout))) and asked:
+        conditions += _conditions(layout, part)
+    rules: Schema = {"allOf": conditions}
+    if (ignored := list(_ignored(layout))) and conditions:
         # The other parts of an ignored event may have any value.
         rules = {"if": {"anyOf": ignored}, "else": rules}
     return {
@@ -62,7 +62,7 @@ def event_schema(layout: EventLayout | None = None) -> Schema:
         "description": "A change event; null is one without a value, which has no matches.",
         "type": ["object", "null"],
         **schema,
-        **(rules if asked else {}),
+        **(rules if conditions else {}),
     }
 
 
@@ -74,15 +74,15 @@ def _describe(schema: Schema, pointer: Pointer, words: str) -> None:
         schema["description"] = " ".join(filter(None, (schema.get("description"), words)))
 
 
-def _asked(layout: EventLayout, part: str) -> Iterator[Schema]:
+def _conditions(layout: EventLayout, part: str) -> Iterator[Schema]:
     """Yield the schema of a part at each of its possible places: it applies if no earlier place has the part."""
     missing: list[Schema] = []
     for way in layout.ways(part):
         pointers = _pointers(way)
         kind = _kind(layout, part) if len(way) == 1 else _NAME
         for pointer in pointers:
-            asked = _at(pointer, kind)
-            yield {"if": {"allOf": list(missing)}, "then": asked} if missing else asked
+            condition = _at(pointer, kind)
+            yield {"if": {"allOf": list(missing)}, "then": condition} if missing else condition
         missing.append({"not": {"allOf": [_stands(pointer) for pointer in pointers]}})
 
 
@@ -113,10 +113,10 @@ def _at(pointer: Pointer, schema: Schema) -> Schema:
 
 def _stands(pointer: Pointer, schema: Schema | None = None) -> Schema:
     """Return a schema that requires a value at a pointer: one that fits *schema*, by default any but null."""
-    asked: Schema = {"not": {"type": "null"}} if schema is None else schema
+    condition: Schema = {"not": {"type": "null"}} if schema is None else schema
     for name in reversed(pointer):
-        asked = {"type": "object", "required": [name], "properties": {name: asked}}
-    return asked
+        condition = {"type": "object", "required": [name], "properties": {name: condition}}
+    return condition
 
 
 def _kind(layout: EventLayout, part: str) -> Schema:

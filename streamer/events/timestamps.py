@@ -21,10 +21,10 @@ def parse_rfc3339(text: str) -> int:
     Raises:
         ValueError: the text is not RFC 3339, is a leap second, or is outside the years 1 to 9999.
     """
-    found = RFC3339.fullmatch(text)
-    if found is None:
+    match = RFC3339.fullmatch(text)
+    if match is None:
         raise ValueError("expected RFC 3339, as 2026-01-31T12:00:00.5Z")
-    *numbers, fraction, sign, hours, minutes = found.groups()
+    *numbers, fraction, sign, hours, minutes = match.groups()
     if not 1 <= int(numbers[1]) <= 12:
         raise ValueError("a month is 01 to 12")
     try:

@@ -105,9 +105,9 @@ def _text(source: str | bytes) -> str:
         text = source if isinstance(source, str) else source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SubscriptionError(f"expected text in UTF-8; byte {error.start} is not") from None
-    if found := re.search("[\0\ud800-\udfff]", text):
-        what = "NUL" if found[0] == "\0" else "half of a surrogate pair"
-        raise SubscriptionError(f"expected text; character {found.start()} is {what}")
+    if match := re.search("[\0\ud800-\udfff]", text):
+        what = "NUL" if match[0] == "\0" else "half of a surrogate pair"
+        raise SubscriptionError(f"expected text; character {match.start()} is {what}")
     return text
 
 

@@ -134,11 +134,11 @@ def declared_rules(text: str, kind: Kind, translate: Callable[[Any], Mapping[str
 
 def _document_rules(place: str, document: Any, kind: Kind, translate: Callable[[Any], Mapping[str, Any]]) -> Iterator[Rule]:
     """Yield the rules that a document declares, or the rule that it is."""
-    found = _declarations(document, kind)
-    if found is None:
+    declarations = _declarations(document, kind)
+    if declarations is None:
         yield wrapped_rule(place, document, translate)
         return
-    for at, each in found:
+    for at, each in declarations:
         yield Rule(": ".join(filter(None, (place, at))), _later(translate, each))
 
 
@@ -246,13 +246,13 @@ def _are_blocks(value: Any) -> bool:
 
 def _unknown_members(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the members that a plan does not know yet, by the address of their resource."""
-    found: dict[str, dict[str, Any]] = {}
+    by_address: dict[str, dict[str, Any]] = {}
     for each in _blocks(document.get("resource_changes")):
         change = each.get("change")
         unknown = change.get("after_unknown") if isinstance(change, dict) else None
         if isinstance(unknown, dict):
-            found[str(each.get("address"))] = {name: UNKNOWN for name, is_unknown in unknown.items() if is_unknown is True}
-    return found
+            by_address[str(each.get("address"))] = {name: UNKNOWN for name, is_unknown in unknown.items() if is_unknown is True}
+    return by_address
 
 
 def _in_template(resources: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, Declared]]:
@@ -268,10 +268,10 @@ def _in_template(resources: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str
             yield at, Declared(name, (properties if isinstance(properties, dict) else {}) | functions, {}, condition)
         elif str(resource.get("Type")).startswith("AWS::Serverless::") and isinstance(properties, dict):
             events = properties.get("Events")
-            for event, given in events.items() if isinstance(events, dict) else ():
-                if isinstance(given, dict) and str(given.get("Type")) in kind.events:
+            for event, members in events.items() if isinstance(events, dict) else ():
+                if isinstance(members, dict) and str(members.get("Type")) in kind.events:
                     # SAM names the rule so, too.
-                    yield f"{at}.Events.{event}", _renamed(f"{name}{event}", given.get("Properties"), kind, condition)
+                    yield f"{at}.Events.{event}", _renamed(f"{name}{event}", members.get("Properties"), kind, condition)
 
 
 def _in_configuration(resource: Any, kind: Kind) -> Iterator[tuple[str, Declared]]:
@@ -305,8 +305,8 @@ def _in_module(root: Mapping[str, Any], kind: Kind, unknown: Mapping[str, Mappin
                 yield address, _renamed(address or str(each.get("name")), values, kind)
 
 
-def _renamed(name: str, given: Any, kind: Kind, condition: str | None = None, *, has_expressions: bool = False) -> Declared:
-    members = given if isinstance(given, dict) else {}
+def _renamed(name: str, declared: Any, kind: Kind, condition: str | None = None, *, has_expressions: bool = False) -> Declared:
+    members = declared if isinstance(declared, dict) else {}
     names = {member: kind.names.get(member, member) for member in members}
     values = {names[member]: value for member, value in members.items()}
     return Declared(name, values, {new: old for old, new in names.items()}, condition, has_expressions)

@@ -10,7 +10,7 @@ from streamer.model import INT64_MAX
 
 #: CEL nests at most 64 levels deep (semantics.md 4.14), and a level of a rule becomes one or two of them.
 _MOST_LEVELS: Final = 48
-#: A subscription has at most so many conditions (semantics.md 2.11), each of which is an object.
+#: The most conditions of a subscription (semantics.md 2.11), each of which is an object.
 _MOST_OBJECTS: Final = 20_000
 
 

@@ -77,13 +77,13 @@ class _Token(NamedTuple):
 def _tokens(rule: str) -> Iterator[_Token]:
     at = _SPACES.match(rule, 0).end()  # type: ignore[union-attr]  # it matches everywhere
     while at < len(rule):
-        found = _TOKEN.match(rule, at)
-        if found is None:
+        match = _TOKEN.match(rule, at)
+        if match is None:
             what = "this text has no end" if rule[at] in "'\"" else f"{rule[at]!r} is not part of the language"
             raise SubscriptionError(what, place=f"column {at + 1}")
-        kind = str(found.lastgroup)
-        yield _Token(kind, found[0] if kind == "text" else found[0].upper(), at)
-        at = _SPACES.match(rule, found.end()).end()  # type: ignore[union-attr]
+        kind = str(match.lastgroup)
+        yield _Token(kind, match[0] if kind == "text" else match[0].upper(), at)
+        at = _SPACES.match(rule, match.end()).end()  # type: ignore[union-attr]
     yield _Token("end", "", at)
 
 

@@ -268,21 +268,21 @@ def _equal(x: Value, y: Value) -> Value:
     if y.kind == "any":
         # The right operand's type decides, as the left one's does for `IN`.
         return contained(y, [x]) if x.const is not None or x.fault else _equal_to_any(x, y)
-    given, x = x, cast_to(x, y.kind)
+    original, x = x, cast_to(x, y.kind)
     if fault := _fault((x, y)):
         return _faulty("boolean", fault)
-    if y.const is None or given.attribute is None:
+    if y.const is None or original.attribute is None:
         return constant(x.const == y.const) if None not in (x.const, y.const) else _equal_parts(x, y)
     if y.kind == "boolean":
         return x if y.const else negated(x)
-    path = _path(given.attribute)
+    path = _path(original.attribute)
     if y.kind == "integer":
-        return replace(_equal_parts(x, y), yes=any_of(*_spelled(given, path, int(y.const))))
+        return replace(_equal_parts(x, y), yes=any_of(*_spelled(original, path, int(y.const))))
     values: list[Any] = [y.const]
-    if given.kind == "any":
+    if original.kind == "any":
         values += [each for kind in ("integer", "boolean") if (each := _printed_as(str(y.const), kind)) is not None]
     yes = Test(path, "==", values[0]) if len(values) == 1 else Test(path, "in", values)
-    no = Test(path, "not in", [*values, None]) if given.kind == "any" else Test(path, "!=", values[0])
+    no = Test(path, "not in", [*values, None]) if original.kind == "any" else Test(path, "!=", values[0])
     return replace(_equal_parts(x, y), yes=yes, no=no)
 
 
@@ -317,18 +317,18 @@ def contained(x: Value, items: Sequence[Value]) -> Value:
     if x.fault:
         return _faulty("boolean", x.fault)
     kinds: tuple[Kind, ...] = ("string", "boolean", "integer") if x.kind == "any" else (x.kind,)
-    found = [_elements(x, kind, items) for kind in kinds]
+    candidates = [_elements(x, kind, items) for kind in kinds]
     if x.const is not None and all(each.const is not None or each.fault for each in items):
-        return found[0].folded(x.const)
-    whole = [each.is_whole for each in found]
-    text = found[0].text
+        return candidates[0].folded(x.const)
+    whole = [each.is_whole for each in candidates]
+    text = candidates[0].text
     if x.kind == "any":
         at = x.cel
-        text = f"type({at}) == string ? ({text}) : type({at}) == bool ? ({found[1].text}) : {found[2].text}"
+        text = f"type({at}) == string ? ({text}) : type({at}) == bool ? ({candidates[1].text}) : {candidates[2].text}"
     made = _boolean(text, x.fails if all(whole) and _all_fail(items) == frozenset() else None)
     if x.attribute is None or any(each.const is None and not each.fault for each in items):
         return made
-    path, values = _path(x.attribute), [value for each in found for value in each.values]
+    path, values = _path(x.attribute), [value for each in candidates for value in each.values]
     types = tuple(name for name, all_cast in zip(("string", "boolean", "number"), whole, strict=False) if all_cast)
     differs = Test(path, "not in", values)
     no = differs if x.kind != "any" else all_of(Test(path, "type", types), differs) if types else NEVER

@@ -62,7 +62,7 @@ def rules(text: str) -> Iterator[Rule]:
     return declared_rules(text, KIND, _translate)
 
 
-def translated_pattern(given: Any, place: str) -> dict[str, Any]:
+def translated_pattern(rule: Any, place: str) -> dict[str, Any]:
     """Return a pattern of EventBridge as the pattern of a subscription that matches the same events.
 
     Args:
@@ -71,27 +71,27 @@ def translated_pattern(given: Any, place: str) -> dict[str, Any]:
     Raises:
         SubscriptionError: EventBridge refuses it, or it has no exact translation.
     """
-    refuse_unresolved(given, place)
-    if isinstance(given, str | bytes):
+    refuse_unresolved(rule, place)
+    if isinstance(rule, str | bytes):
         raise SubscriptionError("a pattern is an object of JSON, not a string; this JSON may be encoded twice", place=place)
-    tree = parse_pattern(given, dialect="eventbridge", limits=Limits(), place=place).root
-    refuse_foreign_operators(given, place)
-    for _, at, values in _leaves(given, place):
+    tree = parse_pattern(rule, dialect="eventbridge", limits=Limits(), place=place).root
+    refuse_foreign_operators(rule, place)
+    for _, at, values in _leaves(rule, place):
         for index, value in enumerate(values):
             refuse_inexact(value, Place(at, index))
     refuse_repeated_paths(tree, place)
-    has_dots = any("." in name for path, _, _ in _leaves(given, place) for name in path)
-    return _split_at_dots(given, tree, place) if has_dots else dict(given)
+    has_dots = any("." in name for path, _, _ in _leaves(rule, place) for name in path)
+    return _split_at_dots(rule, tree, place) if has_dots else dict(rule)
 
 
-def _translate(given: Any) -> Mapping[str, Any]:
-    if isinstance(given, dict) and any(name in given for name in _OF_RULE):
-        given = Declared("", given)
-    if isinstance(given, Declared):
-        return _rule(given)
-    if isinstance(given, str):
-        given = parsed(given)
-    return {"pattern": translated_pattern(given, "")}
+def _translate(rule: Any) -> Mapping[str, Any]:
+    if isinstance(rule, dict) and any(name in rule for name in _OF_RULE):
+        rule = Declared("", rule)
+    if isinstance(rule, Declared):
+        return _rule(rule)
+    if isinstance(rule, str):
+        rule = parsed(rule)
+    return {"pattern": translated_pattern(rule, "")}
 
 
 def _rule(rule: Declared) -> dict[str, Any]:
@@ -133,9 +133,9 @@ def _labels(rule: Declared) -> dict[str, Any]:
     return {name: value for name, value in labels.items() if value}
 
 
-def _leaves(given: Mapping[str, Any], place: str) -> Iterator[tuple[tuple[str, ...], Place, list[Any]]]:
+def _leaves(pattern: Mapping[str, Any], place: str) -> Iterator[tuple[tuple[str, ...], Place, list[Any]]]:
     """Yield the arrays of values of a valid pattern, each with its path in an event and its place in the pattern."""
-    todo: list[tuple[tuple[str, ...], Place, Any]] = [((), Place(None, place), given)]
+    todo: list[tuple[tuple[str, ...], Place, Any]] = [((), Place(None, place), pattern)]
     while todo:
         path, at, each = todo.pop()
         if isinstance(each, list):
@@ -149,8 +149,8 @@ def _leaves(given: Mapping[str, Any], place: str) -> Iterator[tuple[tuple[str, .
                 todo.append(((*path, name), here, value))
 
 
-def refuse_foreign_operators(given: Mapping[str, Any], place: str) -> None:
-    for _, at, values in _leaves(given, place):
+def refuse_foreign_operators(pattern: Mapping[str, Any], place: str) -> None:
+    for _, at, values in _leaves(pattern, place):
         for index, value in enumerate(values):
             if isinstance(value, dict) and (name := next(iter(value))) in _FOREIGN:
                 where = str(Place(Place(at, index), name))
@@ -164,13 +164,13 @@ def refuse_repeated_paths(tree: AllOf, place: str) -> None:
         raise PatternError(reason, place=place)
 
 
-def _split_at_dots(given: Mapping[str, Any], tree: AllOf, place: str) -> dict[str, Any]:
+def _split_at_dots(pattern: Mapping[str, Any], tree: AllOf, place: str) -> dict[str, Any]:
     """Return a pattern in which each name with dots stands for all ways to split it: EventBridge joins names with dots."""
     if any(isinstance(part, AnyOf) for part in tree.fields):
         raise PatternError("a name with a dot and $or have no exact translation together; write the name as a path", place=place)
     always: list[_Leaf] = []
     choices: list[list[_Leaf]] = []
-    for path, at, values in _leaves(given, place):
+    for path, at, values in _leaves(pattern, place):
         ways = [(way, values) for way in _ways(path, str(at))]
         is_absent = [value == {"exists": False} for value in values]
         if all(is_absent):

@@ -45,27 +45,27 @@ def _expression(rule: Any, place: str) -> Truth:
     if not isinstance(rule, dict):
         _refuse('expected an object, as {"status": {"_eq": "paid"}}', place)
     prefix = f"{place}." if place else ""
-    return both(*(_clause(name, given, prefix + name) for name, given in rule.items()))
+    return both(*(_clause(name, operand, prefix + name) for name, operand in rule.items()))
 
 
-def _clause(name: str, given: Any, place: str) -> Truth:
+def _clause(name: str, argument: Any, place: str) -> Truth:
     word = f"_{name[1:]}" if name.startswith("$") else name
     match word:
         case "_and" | "_or":
-            parts = given if isinstance(given, list) else [given]
-            places = [f"{place}[{index}]" for index in range(len(parts))] if isinstance(given, list) else [place]
-            found = [_expression(each, at) for each, at in zip(parts, places, strict=True)]
-            return both(*found) if word == "_and" else either(*found)
+            parts = argument if isinstance(argument, list) else [argument]
+            places = [f"{place}[{index}]" for index in range(len(parts))] if isinstance(argument, list) else [place]
+            conditions = [_expression(each, at) for each, at in zip(parts, places, strict=True)]
+            return both(*conditions) if word == "_and" else either(*conditions)
         case "_not":
-            return negated(_expression(given, place))
+            return negated(_expression(argument, place))
         case "_exists":
             _refuse("_exists queries another table, which an event does not have", place)
     if not name or name.startswith("$"):
         _refuse(f"expected a column or one of {', '.join(_LOGIC)}", place)
     path = Path((name,))
-    if not isinstance(given, dict):
-        return _operator(path, "_eq", given, place)
-    return both(*(_operator(path, op, operand, f"{place}.{op}") for op, operand in given.items()))
+    if not isinstance(argument, dict):
+        return _operator(path, "_eq", argument, place)
+    return both(*(_operator(path, op, operand, f"{place}.{op}") for op, operand in argument.items()))
 
 
 def _operator(path: Path, op: str, operand: Any, place: str) -> Truth:

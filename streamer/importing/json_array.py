@@ -85,14 +85,14 @@ def _affix(matcher: Affix, literal: Callable[[str], str], anything: str) -> str:
     """Return a regexp for the texts for which a matcher is true, as *literal* prints parts of them."""
     match matcher:
         case Prefix(text):
-            found = f"{literal(text)}{anything}"
+            regexp = f"{literal(text)}{anything}"
         case Suffix(text):
-            found = f"{anything}{literal(text)}"
+            regexp = f"{anything}{literal(text)}"
         case EqualsIgnoreCase(text):
-            found = literal(text)
+            regexp = literal(text)
         case Wildcard(pieces):
-            found = anything.join(map(literal, pieces))
-    return f"(?i:{found})" if _ignores_case(matcher) else found
+            regexp = anything.join(map(literal, pieces))
+    return f"(?i:{regexp})" if _ignores_case(matcher) else regexp
 
 
 def _escaped(text: str) -> str:
@@ -105,8 +105,8 @@ def _escaped_cases(text: str) -> str:
 
 
 def _character_cases(char: str) -> str:
-    found = [_character(each) for each in dict.fromkeys((char, char.lower(), char.upper())) if len(each) == 1]
-    return _character(char) if char.isascii() else _one_of(found)
+    characters = [_character(each) for each in dict.fromkeys((char, char.lower(), char.upper())) if len(each) == 1]
+    return _character(char) if char.isascii() else _one_of(characters)
 
 
 def _character(char: str) -> str:

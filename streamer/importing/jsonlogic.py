@@ -37,7 +37,7 @@ from streamer.importing.rules import Rule, json_rules
 _ORDERS: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
     "<": (lt, ">"), "<=": (le, ">="), ">": (gt, "<"), ">=": (ge, "<="),
 }  # fmt: skip
-#: A subscription has at most so many conditions (semantics.md 2.11).
+#: The most conditions of a subscription (semantics.md 2.11).
 _MOST_CONDITIONS: Final = 20_000
 #: What an order reads as 0 or 1.
 _CONVERTED: Final[list[Any]] = [None, False, True, "", []]
@@ -61,14 +61,14 @@ def _translate(rule: Any) -> Mapping[str, Any]:
         raise SubscriptionError("an `if` of this rule has more parts than CEL can nest; write several rules") from None
 
 
-def _conditions(given: Any) -> int:
+def _conditions(rule: Any) -> int:
     """Return how many conditions a rule becomes: the first of each two operands of `if` becomes two."""
-    if isinstance(given, list):
-        return sum(map(_conditions, given))
-    if not isinstance(given, dict):
+    if isinstance(rule, list):
+        return sum(map(_conditions, rule))
+    if not isinstance(rule, dict):
         return 0
     count = 1
-    for op, operands in given.items():
+    for op, operands in rule.items():
         parts = [_conditions(each) for each in operands] if isinstance(operands, list) else [_conditions(operands)]
         count += sum(parts) + (len(parts) if op.startswith("missing") else 0)
         count += sum(parts[: len(parts) // 2 * 2 : 2]) if op in ("if", "?:") else 0
@@ -79,10 +79,10 @@ def _truth(rule: Any, root: str, place: str) -> Condition:
     """Return a condition that is true if the value of a rule is truthy."""
     if not isinstance(rule, dict):
         return ALWAYS if literal(rule, place) else NEVER
-    op, given = _operation(rule, place)
+    op, argument = _operation(rule, place)
     place = f"{place}.{op}" if place else op
-    operands = given if isinstance(given, list) else [given]
-    places = [f"{place}[{index}]" for index in range(len(operands))] if isinstance(given, list) else [place]
+    operands = argument if isinstance(argument, list) else [argument]
+    places = [f"{place}[{index}]" for index in range(len(operands))] if isinstance(argument, list) else [place]
     match op:
         case "and" | "or":
             parts = [_truth(each, root, at) for each, at in zip(operands, places, strict=True)]
@@ -112,7 +112,7 @@ def _truth(rule: Any, root: str, place: str) -> Condition:
         case "missing_some" if len(operands) == 2 and operands[0] == 1 and isinstance(operands[1], list):
             return all_of(*(_lacks(key, root, places[1]) for key in operands[1])) if operands[1] else NEVER
         case "var":
-            variable = variable_of(given, root, place)
+            variable = variable_of(argument, root, place)
             truthy = all_of(Test(variable.path, "not in", _FALSY), Test(variable.path, "!=", []))
             return _present_or(truthy, variable, bool(variable.default))
     raise SubscriptionError(f"`{op}` cannot be translated; write this condition in CEL", place=place)
@@ -121,25 +121,25 @@ def _truth(rule: Any, root: str, place: str) -> Condition:
 def _operation(rule: dict[str, Any], place: str) -> tuple[str, Any]:
     if len(rule) != 1:
         refuse("expected an object with one operator", place)
-    ((op, given),) = rule.items()
-    return op, given
+    ((op, argument),) = rule.items()
+    return op, argument
 
 
 def _choice(rest: list[tuple[Any, str]], root: str) -> Condition:
     """Return the truth of `if`: pairs of a condition and a value, and the value if no condition is true."""
-    chosen = _truth(rest[-1][0], root, rest[-1][1]) if len(rest) % 2 else NEVER
+    result = _truth(rest[-1][0], root, rest[-1][1]) if len(rest) % 2 else NEVER
     pairs = rest[: len(rest) // 2 * 2]
     for (condition, at), (value, value_at) in reversed(list(zip(pairs[::2], pairs[1::2], strict=True))):
         test = _truth(condition, root, at)
-        chosen = any_of(all_of(test, _truth(value, root, value_at)), all_of(Not(test), chosen))
-    return chosen
+        result = any_of(all_of(test, _truth(value, root, value_at)), all_of(Not(test), result))
+    return result
 
 
-def _operand(given: Any, root: str, place: str) -> Any:
+def _operand(operand: Any, root: str, place: str) -> Any:
     """Return a variable or a literal."""
-    if not isinstance(given, dict):
-        return literal(given, place)
-    op, path = _operation(given, place)
+    if not isinstance(operand, dict):
+        return literal(operand, place)
+    op, path = _operation(operand, place)
     if op != "var":
         refuse(f"an operand that computes with `{op}` cannot be translated; write this condition in CEL", place)
     return variable_of(path, root, f"{place}.var")
@@ -191,10 +191,10 @@ def _ordered(op: str, operands: list[Any], place: str) -> Condition:
     def holds(other: Any) -> bool:
         return compare(value, other or 0) if reversed_ else compare(other or 0, value)
 
-    found: list[Condition] = [Test(variable.path, mirrored if reversed_ else op, value)]
+    conditions: list[Condition] = [Test(variable.path, mirrored if reversed_ else op, value)]
     if converted := [each for each in _CONVERTED if holds(each)]:
-        found.append(Test(variable.path, "in", converted))
-    return _present_or(any_of(*found), variable, holds(variable.default))
+        conditions.append(Test(variable.path, "in", converted))
+    return _present_or(any_of(*conditions), variable, holds(variable.default))
 
 
 def _member(needle: Any, haystack: Any, place: str) -> Condition:
@@ -224,8 +224,8 @@ def _quantified(op: str, of: Any, rule: Any, places: list[str]) -> Condition:
         # All elements of an empty list satisfy no rule.
         some = all_of(Test(of.path, "type", ["list"]), Not(Test(of.path, "size", 0)))
         return all_of(some, Not(AnyElement(of.path, name, Not(truth))))
-    found = AnyElement(of.path, name, truth)
-    return found if op == "some" else Not(found)
+    condition = AnyElement(of.path, name, truth)
+    return condition if op == "some" else Not(condition)
 
 
 def _lacks(key: Any, root: str, place: str) -> Condition:

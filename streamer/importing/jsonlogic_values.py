@@ -26,30 +26,30 @@ class Variable:
     default: Any
 
 
-def literal(given: Any, place: str) -> Any:
+def literal(source: Any, place: str) -> Any:
     """Return a literal.
 
     Raises:
         SubscriptionError: it has operators, or a number that JavaScript rounds.
     """
-    if isinstance(given, dict):
+    if isinstance(source, dict):
         refuse("expected a value without operators", place)
-    if isinstance(given, list):
-        return [literal(each, f"{place}[{index}]") for index, each in enumerate(given)]
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        if abs(given) >= _SAFE_INTEGER:
+    if isinstance(source, list):
+        return [literal(each, f"{place}[{index}]") for index, each in enumerate(source)]
+    if isinstance(source, int | float) and not isinstance(source, bool):
+        if abs(source) >= _SAFE_INTEGER:
             refuse("JavaScript rounds numbers of 2**53 and more; write this condition in CEL", place)
-        return number(given, place)
-    return given
+        return number(source, place)
+    return source
 
 
-def variable_of(given: Any, root: str, place: str) -> Variable:
+def variable_of(operand: Any, root: str, place: str) -> Variable:
     """Return the variable that `var` names, in the document or in an element of a list.
 
     Raises:
         SubscriptionError: its path leads into a list, or to a property of JavaScript.
     """
-    name, *default = given if isinstance(given, list) and given else [given]
+    name, *default = operand if isinstance(operand, list) and operand else [operand]
     if len(default) > 1 or not (isinstance(name, str) or (name is None and root != "data")):
         refuse('expected a path, as {"var": "user.name"} or {"var": ["user.name", "default"]}', place)
     names = tuple(name.split(".")) if name else ()

@@ -89,32 +89,32 @@ def _query(query: Any, read: Read, place: str) -> Condition:
     if not isinstance(query, dict):
         refuse('expected an object, as {"status": "paid"}', place)
     prefix = f"{place}." if place else ""
-    return all_of(*(_clause(name, given, read, prefix + name) for name, given in query.items() if name != "$comment"))
+    return all_of(*(_clause(name, operand, read, prefix + name) for name, operand in query.items() if name != "$comment"))
 
 
-def _clause(name: str, given: Any, read: Read, place: str) -> Condition:
+def _clause(name: str, operand: Any, read: Read, place: str) -> Condition:
     if name in _LOGIC:
-        if not isinstance(given, list) or not given:
+        if not isinstance(operand, list) or not operand:
             refuse("expected a list of conditions", place)
-        parts = [_query(each, read, f"{place}[{index}]") for index, each in enumerate(given)]
+        parts = [_query(each, read, f"{place}[{index}]") for index, each in enumerate(operand)]
         return all_of(*parts) if name == "$and" else any_of(*parts) if name == "$or" else Not(any_of(*parts))
     if name.startswith("$"):
         refuse(f"{name} cannot be translated; write this condition in CEL", place)
     if read is read_change:
-        check_envelope(name, given, place)
-    if is_operators(given):
-        return read(name, lambda apply: _operators(given, apply, place), place)
-    leaf = _equal(given, place)
+        check_envelope(name, operand, place)
+    if is_operators(operand):
+        return read(name, lambda apply: _operators(operand, apply, place), place)
+    leaf = _equal(operand, place)
     return read(name, lambda apply: apply(leaf), place)
 
 
-def _operators(given: dict[str, Any], apply: Callable[[Leaf], Condition], place: str) -> Condition:
-    shown = [op for op in given if op != "$options" or "$regex" not in given]
-    return all_of(*(_operator(op, given, apply, f"{place}.{op}") for op in shown))
+def _operators(operators: dict[str, Any], apply: Callable[[Leaf], Condition], place: str) -> Condition:
+    shown = [op for op in operators if op != "$options" or "$regex" not in operators]
+    return all_of(*(_operator(op, operators, apply, f"{place}.{op}") for op in shown))
 
 
-def _operator(op: str, given: dict[str, Any], apply: Callable[[Leaf], Condition], place: str) -> Condition:
-    operand = given[op]
+def _operator(op: str, operators: dict[str, Any], apply: Callable[[Leaf], Condition], place: str) -> Condition:
+    operand = operators[op]
     match op:
         case "$eq" | "$ne" if isinstance(operand, dict) and "$regularExpression" in operand:
             refuse("MongoDB compares the regexp itself with the value; write `$regex`, or `$not` with it", place)
@@ -144,62 +144,62 @@ def _operator(op: str, given: dict[str, Any], apply: Callable[[Leaf], Condition]
         case "$elemMatch" if isinstance(operand, dict):
             return apply(Leaf(lambda path: _element(path, operand, place)))
         case "$regex" if isinstance(operand, str):
-            return apply(_regexp(operand, given.get("$options", ""), place))
+            return apply(_regexp(operand, operators.get("$options", ""), place))
         case "$not" | "$exists" | "$size" | "$all" | "$elemMatch" | "$regex" | "$options":
             refuse(f"this operand of {op} cannot be translated", place)
     raise SubscriptionError(f"{op} cannot be translated; write this condition in CEL", place=place)
 
 
-def _equal(given: Any, place: str) -> Leaf:
-    if isinstance(given, dict) and "$regularExpression" in given:
-        regexp = given["$regularExpression"]
-        if len(given) > 1 or not isinstance(regexp, dict) or not isinstance(regexp.get("pattern"), str):
+def _equal(operand: Any, place: str) -> Leaf:
+    if isinstance(operand, dict) and "$regularExpression" in operand:
+        regexp = operand["$regularExpression"]
+        if len(operand) > 1 or not isinstance(regexp, dict) or not isinstance(regexp.get("pattern"), str):
             refuse('expected {"$regularExpression": {"pattern": .., "options": ..}}', place)
         return _regexp(regexp["pattern"], regexp.get("options", ""), place)
-    return _equal_to(value(given, place))
+    return _equal_to(value(operand, place))
 
 
 def _equal_to(operand: Any) -> Leaf:
     return Leaf(lambda path: Test(path, "==", operand), lambda path: Test(path, "has_element", operand), missing=operand is None)
 
 
-def _ordered(op: str, given: Any, apply: Callable[[Leaf], Condition], place: str) -> Condition:
-    operand = value(given, place)
+def _ordered(op: str, source: Any, apply: Callable[[Leaf], Condition], place: str) -> Condition:
+    operand = value(source, place)
     if operand is None:
         # Null is equal to null, and neither less nor greater.
         return apply(_equal_to(None)) if op in ("$gte", "$lte") else NEVER
     if isinstance(operand, list | dict):
         refuse("expected a number, text, boolean or date: CEL has no order of lists and objects", place)
     order = _ORDERS[op]
-    if isinstance(given, dict) and "$date" in given:
+    if isinstance(source, dict) and "$date" in source:
         return apply(in_elements(lambda path: AllOf((Test(path, order, operand), Test(path, "matches", _DATE)))))
-    if isinstance(given, dict) and isinstance(operand, str):
+    if isinstance(source, dict) and isinstance(operand, str):
         refuse("an event has ids and UUIDs as texts, whose order is another", place)
     return apply(in_elements(lambda path: Test(path, order, operand)))
 
 
-def _one_of(given: Any, apply: Callable[[Leaf], Condition], place: str) -> Condition:
-    if not isinstance(given, list):
+def _one_of(operands: Any, apply: Callable[[Leaf], Condition], place: str) -> Condition:
+    if not isinstance(operands, list):
         refuse("expected a list of values", place)
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     values: list[Any] = []
-    for index, each in enumerate(given):
+    for index, each in enumerate(operands):
         if isinstance(each, dict) and "$regularExpression" in each:
-            found.append(apply(_equal(each, f"{place}[{index}]")))
+            conditions.append(apply(_equal(each, f"{place}[{index}]")))
         else:
             values.append(value(each, f"{place}[{index}]"))
     if len(values) == 1:
-        found.append(apply(_equal_to(values[0])))
+        conditions.append(apply(_equal_to(values[0])))
     elif values:
-        found.append(apply(in_elements(lambda path: Test(path, "in", values), missing=None in values)))
-    return any_of(*found)
+        conditions.append(apply(in_elements(lambda path: Test(path, "in", values), missing=None in values)))
+    return any_of(*conditions)
 
 
-def _all(given: list[Any], apply: Callable[[Leaf], Condition], place: str) -> Condition:
-    places = [(each, f"{place}[{index}]") for index, each in enumerate(given)]
-    if not given:
+def _all(operands: list[Any], apply: Callable[[Leaf], Condition], place: str) -> Condition:
+    places = [(each, f"{place}[{index}]") for index, each in enumerate(operands)]
+    if not operands:
         return NEVER
-    if not any(isinstance(each, dict) and "$elemMatch" in each for each in given):
+    if not any(isinstance(each, dict) and "$elemMatch" in each for each in operands):
         return all_of(*(apply(_equal(each, at)) for each, at in places))
     for each, at in places:
         if not isinstance(each, dict) or list(each) != ["$elemMatch"]:
@@ -207,8 +207,8 @@ def _all(given: list[Any], apply: Callable[[Leaf], Condition], place: str) -> Co
     return all_of(*(_operators(each, apply, at) for each, at in places))
 
 
-def _typed(given: Any, place: str) -> Leaf:
-    names = given if isinstance(given, list) else [given]
+def _typed(operand: Any, place: str) -> Leaf:
+    names = operand if isinstance(operand, list) else [operand]
     for name in names or [None]:
         if not isinstance(name, str | int) or isinstance(name, bool) or name not in _TYPES:
             known = ", ".join(str(each) for each in _TYPES if isinstance(each, str))
@@ -217,14 +217,14 @@ def _typed(given: Any, place: str) -> Leaf:
     return in_elements(lambda path: Test(path, "type", kinds))
 
 
-def _element(path: Path, given: dict[str, Any], place: str) -> Condition:
+def _element(path: Path, operand: dict[str, Any], place: str) -> Condition:
     """Return a condition on a list: one element satisfies all of the operators, or all of a query."""
     name = variable(path)
-    if is_operators(given) and next(iter(given)) not in _LOGIC:
-        return AnyElement(path, name, _operators(given, lambda leaf: leaf.own(Path((), name)), place))
+    if is_operators(operand) and next(iter(operand)) not in _LOGIC:
+        return AnyElement(path, name, _operators(operand, lambda leaf: leaf.own(Path((), name)), place))
     # MongoDB reads a list in the list as an object, too, whose names are its indexes.
-    found, members = _query(given, read_element(name), place), Test(Path((), name), "type", ["object", "list"])
-    return AnyElement(path, name, found if _needs_a_member(found) else all_of(members, found))
+    condition, members = _query(operand, read_element(name), place), Test(Path((), name), "type", ["object", "list"])
+    return AnyElement(path, name, condition if _needs_a_member(condition) else all_of(members, condition))
 
 
 def _needs_a_member(condition: Condition) -> bool:

@@ -70,14 +70,14 @@ def check_bytes(query: Any) -> None:
         raise SubscriptionError("this query becomes more than 16 KiB of CEL; write shorter CEL, or several queries")
 
 
-def _least_bytes(given: Any) -> int:
-    match given:
+def _least_bytes(query: Any) -> int:
+    match query:
         case dict():
-            return sum(2 ** min(name.count("."), _MOST_STEPS) * (len(name) + _least_bytes(each)) for name, each in given.items())
+            return sum(2 ** min(name.count("."), _MOST_STEPS) * (len(name) + _least_bytes(each)) for name, each in query.items())
         case list():
-            return sum(map(_least_bytes, given))
+            return sum(map(_least_bytes, query))
         case str():
-            return len(given)
+            return len(query)
     return 1
 
 
@@ -114,17 +114,17 @@ def read_change(field: str, condition: OfLeaves, place: str) -> Condition:
         return condition(lambda leaf: _reached(Path(tuple(rest), "before"), leaf))
     if first != "fullDocument":
         return condition(lambda leaf: _reached(Path(names, "envelope"), leaf))
-    found = condition(lambda leaf: _reached(Path(tuple(rest)), leaf))
+    on_documents = condition(lambda leaf: _reached(Path(tuple(rest)), leaf))
     # Our deletes have the last document in `data`; those of MongoDB have none.
     if _truth(condition(lambda leaf: ALWAYS if leaf.missing else NEVER)):
-        return any_of(Test(_KIND, "==", "delete"), found)
-    return all_of(Test(_KIND, "!=", "delete"), found)
+        return any_of(Test(_KIND, "==", "delete"), on_documents)
+    return all_of(Test(_KIND, "!=", "delete"), on_documents)
 
 
 def _of_key(path: Path, leaf: Leaf) -> Condition:
     """Return a condition on a value of a key: never a list, and an object with the text of an id if it is one."""
-    found = [leaf.own(path), leaf.own(Path((*path.names, "$oid"), path.root))]
-    return any_of(*found, *([Not(Test(path, "exists"))] if leaf.missing else []))
+    conditions = [leaf.own(path), leaf.own(Path((*path.names, "$oid"), path.root))]
+    return any_of(*conditions, *([Not(Test(path, "exists"))] if leaf.missing else []))
 
 
 def _truth(condition: Condition) -> bool:
@@ -157,16 +157,16 @@ def steps(field: str, place: str) -> tuple[str, ...]:
 
 def _reached(path: Path, leaf: Leaf) -> Condition:
     """Return a condition that is true if a leaf is true for a value that a path leads to."""
-    found = [leaf.own(path)]
+    conditions = [leaf.own(path)]
     if leaf.missing:
-        found.append(_absent(path))
+        conditions.append(_absent(path))
     if leaf.element is not None:
-        found.append(leaf.element(path))
+        conditions.append(leaf.element(path))
     name = variable(path)
     for length in range(1, len(path.names)):
         inner = _reached(Path(path.names[length:], name), leaf)
-        found.append(AnyElement(Path(path.names[:length], path.root), name, inner))
-    return any_of(*found)
+        conditions.append(AnyElement(Path(path.names[:length], path.root), name, inner))
+    return any_of(*conditions)
 
 
 def _absent(path: Path) -> Condition:

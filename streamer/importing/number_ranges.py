@@ -20,14 +20,14 @@ def range_regexps(low: float | None, low_inclusive: bool, high: float | None, hi
     """Return regexps for the numbers in a range: one for those from zero, and one for those with a minus."""
     bottom, top = (None if each is None else Decimal(repr(each)) for each in (low, high))
     zero = (Decimal(0), True)
-    found = []
+    regexps = []
     if top is None or top >= 0:
         start = (bottom, low_inclusive) if bottom is not None and bottom >= 0 else zero
-        found.append(_magnitude(*start, top, high_inclusive))
+        regexps.append(_magnitude(*start, top, high_inclusive))
     if bottom is None or bottom <= 0:
         start = (-top, high_inclusive) if top is not None and top <= 0 else zero
-        found.append("-" + negative if (negative := _magnitude(*start, bottom and -bottom, low_inclusive)) else "")
-    return [each for each in found if each]
+        regexps.append("-" + negative if (negative := _magnitude(*start, bottom and -bottom, low_inclusive)) else "")
+    return [each for each in regexps if each]
 
 
 def _magnitude(low: Decimal, low_inclusive: bool, high: Decimal | None, high_inclusive: bool) -> str:
@@ -40,12 +40,12 @@ def _magnitude(low: Decimal, low_inclusive: bool, high: Decimal | None, high_inc
     if shortest == longest:
         return _Length(shortest, low_inclusive, high_inclusive).rest(0, bottom, top) or ""
     between = rf"[1-9][0-9]{{{shortest},{longest - 2}}}{_FRACTION}" if longest - shortest > 1 else None
-    found = (
+    alternatives = (
         _Length(shortest, low_inclusive, False).rest(0, bottom, None),
         between,
         _Length(longest, False, high_inclusive).rest(0, None, top),
     )
-    return _one_of([each for each in found if each is not None]) if longest > shortest else ""
+    return _one_of([each for each in alternatives if each is not None]) if longest > shortest else ""
 
 
 def _digits(value: Decimal) -> tuple[int, str]:
@@ -88,10 +88,10 @@ class _Length:
             return (r"(?:\.0+)?" if at == self.whole else "0*") if is_equal else None
         if low is not None and at >= max(len(low), self.whole) and high is None:
             return (r"\." if at == self.whole else "") + "[0-9]*[1-9][0-9]*"
-        found = self._longer(at, low, high)
+        longer = self._longer(at, low, high)
         if at < self.whole or not self._may_end(at, low, high):
-            return _one_of(found) if found else None
-        return f"(?:{'|'.join(found)})?" if found else ""
+            return _one_of(longer) if longer else None
+        return f"(?:{'|'.join(longer)})?" if longer else ""
 
     def _any(self, at: int) -> str:
         if at > self.whole:
@@ -115,9 +115,9 @@ class _Length:
             ways += [(start, stop, None, None)] if start <= stop else []
             ways += [(most, most, None, high)] if high is not None and least < most else []
         point = r"\." if at == self.whole else ""
-        found = []
+        regexps = []
         for first, last, lower, upper in ways:
             digit = str(first) if first == last else f"[{first}-{last}]"
             if (rest := self.rest(at + 1, lower, upper)) is not None:
-                found.append(f"{point}{digit}{rest}")
-        return found
+                regexps.append(f"{point}{digit}{rest}")
+        return regexps

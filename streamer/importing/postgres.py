@@ -55,9 +55,9 @@ def either(*parts: Truth) -> Truth:
     return Truth(any_of(*(each.true for each in parts)), all_of(*(each.false for each in parts)))
 
 
-def negated(given: Truth) -> Truth:
+def negated(truth: Truth) -> Truth:
     """Return NOT."""
-    return Truth(given.false, given.true)
+    return Truth(truth.false, truth.true)
 
 
 def one_of(path: Path, values: list[Any], place: str) -> Truth:
@@ -68,9 +68,9 @@ def one_of(path: Path, values: list[Any], place: str) -> Truth:
     """
     if not values:
         return Truth(NEVER, ALWAYS)
-    found = [each for value in values for each in _read(value, place)]
-    equal = Test(path, "==", found[0]) if len(found) == 1 else Test(path, "in", found)
-    return Truth(equal, Test(path, "not in", [*found, None]))
+    literals = [each for value in values for each in _read(value, place)]
+    equal = Test(path, "==", literals[0]) if len(literals) == 1 else Test(path, "in", literals)
+    return Truth(equal, Test(path, "not in", [*literals, None]))
 
 
 def distinct(path: Path, value: Any, place: str) -> Truth:
@@ -170,14 +170,14 @@ def _read(value: Any, place: str, *, order: bool = False) -> list[Any]:
         _refuse(f"dates and times have several spellings; write this condition in CEL, as {instead}", place)
     if text.startswith(("{", "[")):
         _refuse("lists, ranges and JSON cannot be translated; write this condition in CEL", place)
-    found: list[Any] = [value]
+    values: list[Any] = [value]
     if _UUID.fullmatch(text) and text.lower() != value:
-        found.append(text.lower())
+        values.append(text.lower())
     if _NUMBER.fullmatch(text):
-        found.append(number(float(text) if re.search(r"[.eE]", text) else int(text[:30]), place))
+        values.append(number(float(text) if re.search(r"[.eE]", text) else int(text[:30]), place))
     if text.lower() in _BOOLEANS:
-        found.append(_BOOLEANS[text.lower()])
-    return found
+        values.append(_BOOLEANS[text.lower()])
+    return values
 
 
 def _refuse(reason: str, place: str) -> NoReturn:

@@ -141,9 +141,9 @@ def _refuse(reason: str, place: str) -> Mapping[str, Any]:
     raise SubscriptionError(reason, place=place)
 
 
-def wrapped_rule(place: str, given: Any, translate: Translate) -> Rule:
+def wrapped_rule(place: str, rule: Any, translate: Translate) -> Rule:
     """Return a rule, which may stand in an object with members of its subscription."""
-    if isinstance(given, dict) and isinstance(given.get("id"), str) and RULE in given:
-        members = {name: value for name, value in given.items() if name != RULE}
-        return Rule(place, lambda: translate(given[RULE]), members)
-    return Rule(place, lambda: translate(given))
+    if isinstance(rule, dict) and isinstance(rule.get("id"), str) and RULE in rule:
+        members = {name: value for name, value in rule.items() if name != RULE}
+        return Rule(place, lambda: translate(rule[RULE]), members)
+    return Rule(place, lambda: translate(rule))

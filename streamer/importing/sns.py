@@ -80,23 +80,23 @@ def rules(text: str) -> Iterator[Rule]:
     return declared_rules(text, KIND, _translate)
 
 
-def _translate(given: Any) -> Mapping[str, Any]:
-    if isinstance(given, dict) and isinstance(given.get("Attributes"), dict):
-        given = Declared("", given["Attributes"])
-    elif isinstance(given, dict) and any(name in given for name in _OF_SUBSCRIPTION):
-        given = Declared("", given)
-    elif isinstance(given, dict) and _is_list_of_subscriptions(given.get("Subscriptions")):
+def _translate(rule: Any) -> Mapping[str, Any]:
+    if isinstance(rule, dict) and isinstance(rule.get("Attributes"), dict):
+        rule = Declared("", rule["Attributes"])
+    elif isinstance(rule, dict) and any(name in rule for name in _OF_SUBSCRIPTION):
+        rule = Declared("", rule)
+    elif isinstance(rule, dict) and _is_list_of_subscriptions(rule.get("Subscriptions")):
         raise SubscriptionError(
             "a list of subscriptions has no filter policies. Import `aws sns get-subscription-attributes` of each"
         )
-    if isinstance(given, Declared):
-        return _subscription(given)
-    return _parts(parsed(given) if isinstance(given, str) else given, _ATTRIBUTES, "")
+    if isinstance(rule, Declared):
+        return _subscription(rule)
+    return _parts(parsed(rule) if isinstance(rule, str) else rule, _ATTRIBUTES, "")
 
 
-def _is_list_of_subscriptions(given: Any) -> bool:
+def _is_list_of_subscriptions(value: Any) -> bool:
     # A policy may have an attribute of that name.
-    return isinstance(given, list) and all(isinstance(each, dict) and "SubscriptionArn" in each for each in given)
+    return isinstance(value, list) and all(isinstance(each, dict) and "SubscriptionArn" in each for each in value)
 
 
 def _subscription(declared: Declared) -> dict[str, Any]:
@@ -191,10 +191,10 @@ class _Attribute:
             ("Number",): [each for matcher in matchers for each in self._number(matcher)],
             _ARRAYS: list(self._array(matchers)),
         }
-        found = [self._of_type(names, any_of(*conditions)) for names, conditions in by_type.items() if conditions]
+        alternatives = [self._of_type(names, any_of(*conditions)) for names, conditions in by_type.items() if conditions]
         if any(isinstance(matcher, Absent) for matcher in matchers):
-            found.append(self._absent())
-        return any_of(*found)
+            alternatives.append(self._absent())
+        return any_of(*alternatives)
 
     def _of_type(self, names: tuple[str, ...], condition: Condition) -> Condition:
         is_type = Test(self._type, "==", names[0]) if len(names) == 1 else Test(self._type, "in", list(names))

@@ -80,19 +80,19 @@ def _channel(rule: dict[str, Any]) -> dict[str, Any]:
     if event not in _EVENTS:
         _refuse(f"expected one of {', '.join(_EVENTS)}", "event")
     types = _EVENTS[event]
-    found: dict[str, Any] = {"types": types} if types else {}
+    parts: dict[str, Any] = {"types": types} if types else {}
     if rule.get("table", "*") != "*":
-        found["collection"] = f"{rule.get('schema', 'public')}.{rule['table']}"
-    return found | (_realtime(rule["filter"]) if rule.get("filter") else {})
+        parts["collection"] = f"{rule.get('schema', 'public')}.{rule['table']}"
+    return parts | (_realtime(rule["filter"]) if rule.get("filter") else {})
 
 
 def _in_table(table: str, schema: str | None = None) -> dict[str, Any]:
     return {"collection": table if "." in table and not schema else f"{schema or 'public'}.{table}"}
 
 
-def _realtime(given: str) -> dict[str, Any]:
+def _realtime(condition_text: str) -> dict[str, Any]:
     """Read the filter of a channel: one condition, whose value may contain `&`."""
-    name, _, condition = given.partition("=")
+    name, _, condition = condition_text.partition("=")
     if re.search(r"&[^&=]+=(?:not\.)?[a-z]+\.", condition):
         _refuse("a channel of Realtime has one filter; write a line without `event`, as orders:a=eq.1&b=eq.2", "filter")
     op, _, value = condition.partition(".")
@@ -103,7 +103,7 @@ def _realtime(given: str) -> dict[str, Any]:
 
 
 def _filters(query: str, *, is_url: bool) -> dict[str, Any]:
-    found = []
+    truths = []
     parts = query.split("&") if query or not is_url else []
     if len(parts) > _MOST_CONDITIONS:
         _refuse(f"expected at most {_MOST_CONDITIONS:,} conditions", "")
@@ -113,8 +113,8 @@ def _filters(query: str, *, is_url: bool) -> dict[str, Any]:
             _refuse("expected a filter, as status=eq.paid", part[:80])
         if name in ("select", "order") and is_url and "!inner" not in value:
             continue
-        found.append(_parameter(name, value))
-    return dict(subscription_parts(both(*found).true))
+        truths.append(_parameter(name, value))
+    return dict(subscription_parts(both(*truths).true))
 
 
 def _parameter(name: str, value: str) -> Truth:
@@ -125,16 +125,16 @@ def _parameter(name: str, value: str) -> Truth:
     return _condition(name, value, name)
 
 
-def _condition(column: str, given: str, place: str, *, quoted: bool = False) -> Truth:
+def _condition(column: str, text: str, place: str, *, quoted: bool = False) -> Truth:
     """Read an operator and a value, such as `not.eq.paid`."""
     path = Path((_column(column, place),))
-    op, separator, value = given.removeprefix("not.").partition(".")
+    op, separator, value = text.removeprefix("not.").partition(".")
     if not separator:
         _refuse("expected an operator and a value, as eq.paid", place)
     if quoted and value.startswith('"') and op != "in":
         value = _unquoted(value)
-    found = _operator(path, op, value, f"{place}, {op[:40]}")
-    return negated(found) if given.startswith("not.") else found
+    truth = _operator(path, op, value, f"{place}, {op[:40]}")
+    return negated(truth) if text.startswith("not.") else truth
 
 
 def _column(text: str, place: str) -> str:
@@ -182,16 +182,16 @@ def _listed(value: str, place: str, one: re.Pattern[str] = _ITEM) -> list[str]:
     """Return the values of a list such as `(a,b,"c,d")`."""
     if not (value.startswith("(") and value.endswith(")")):
         _refuse("expected a list, as in.(a,b)", place)
-    found, at, text = [], 0, value[1:-1]
+    items, at, text = [], 0, value[1:-1]
     while text:
         item = one.match(text, at)
         if item is None:
             _refuse('expected values between commas, or in quotes, as in.(a,"b,c")', place)
-        found.append(_unquoted(item[1]) if item[1].startswith('"') else item[1])
+        items.append(_unquoted(item[1]) if item[1].startswith('"') else item[1])
         at = item.end()
         if not item[2]:
             break
-    return found
+    return items
 
 
 def _unquoted(value: str) -> str:
@@ -208,10 +208,10 @@ class _Tree:
         self._place = place
 
     def read(self) -> Truth:
-        found = self._part(0)
+        truth = self._part(0)
         if self._at != len(self._text):
             self._refuse("expected the end")
-        return found
+        return truth
 
     def _part(self, level: int) -> Truth:
         tree = _TREE.match(self._text, self._at)
@@ -230,8 +230,8 @@ class _Tree:
             self._refuse("expected `,` or `)`")
         self._at += 1
         self._skip_spaces()
-        found = both(*parts) if tree[2] == "and" else either(*parts)
-        return negated(found) if tree[1] else found
+        truth = both(*parts) if tree[2] == "and" else either(*parts)
+        return negated(truth) if tree[1] else truth
 
     def _skip_spaces(self) -> None:
         while self._text.startswith((" ", "\t"), self._at):

@@ -168,7 +168,7 @@ def read(engine: Measured, labels: Labels) -> Iterator[Sample]:
         (names.CEL_SECONDS, telemetry.cel),
         (names.CEL_HITS, engine._programs.hits),
         (names.CEL_MISSES, engine._programs.misses),
-        (names.CEL_PROGRAMS, engine._programs.held),
+        (names.CEL_PROGRAMS, engine._programs.programs),
         (names.CEL_PORTABLE_PROGRAMS, engine._programs.portable),
         (names.CEL_PORTABLE_SECONDS, engine._programs.runs.read()),
         (names.SUBSCRIPTIONS, telemetry.subscriptions),

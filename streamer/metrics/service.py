@@ -92,7 +92,7 @@ CLOSED = Metric(
     *("streamer_service_api_connections_closed", "counter", ("reason",)),
     "Connections that were closed because they were too slow or too many.",
 )
-HELD = Metric("streamer_service_subscriptions", "gauge", (), "Subscriptions in the store, including paused ones.", "max")
+STORED = Metric("streamer_service_subscriptions", "gauge", (), "Subscriptions in the store, including paused ones.", "max")
 PAUSED = Metric("streamer_service_subscriptions_paused", "gauge", (), "Subscriptions that are paused.", "max")
 EXPIRING = Metric(
     *("streamer_service_subscriptions_expiring", "gauge", ()),
@@ -114,4 +114,4 @@ METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().val
 #: The metrics of `streamer.service.delivery.metrics.Condition`, and of `streamer.service.api.metrics.ApiCounts`. `Counts` has the
 #: others.
 OF_CONDITION: Final = (READY, UP, LAG_BYTES, LAG_MESSAGES, LAG_SECONDS, AGE, SLOT, ROOM)
-OF_API: Final = (REQUESTS, CONNECTIONS, CLOSED, HELD, PAUSED, EXPIRING, EXPIRED, GATEWAYS, STREAMS, ENDED, STREAMED)
+OF_API: Final = (REQUESTS, CONNECTIONS, CLOSED, STORED, PAUSED, EXPIRING, EXPIRED, GATEWAYS, STREAMS, ENDED, STREAMED)

@@ -26,7 +26,7 @@ from streamer.cel_eval.values import CelReason
 from streamer.core import arrow
 from streamer.core.arrow import ArrowMatches
 from streamer.core.options import Options
-from streamer.core.protocol import Changes, Held, Mode, OnBare, Selection, Source
+from streamer.core.protocol import Changes, Mode, OnBare, Selection, Source, StoredForm
 from streamer.errors import BulkSubscriptionError, CelError, ConfigError, EventCode, EventError, SubscriptionError
 from streamer.events.layout import EventLayout
 from streamer.events.reading import Default, EventSource, as_before, check_names, encode, json_value, kind_of
@@ -179,26 +179,26 @@ class Host:
         """Return an error of the core, with the details that only Python can add."""
         return self._programs.explained(error) if isinstance(error, CelError) else error
 
-    def labels(self, held: Held) -> Mapping[str, Any] | None:
+    def labels(self, stored: StoredForm) -> Mapping[str, Any] | None:
         """Return the labels of a subscription."""
-        if isinstance(held, Subscription):
-            return held.labels
+        if isinstance(stored, Subscription):
+            return stored.labels
         known = self._labels.made
-        return known[held] if held in known else self._labels.keep(held, parse_subscription(held).labels)
+        return known[stored] if stored in known else self._labels.keep(stored, parse_subscription(stored).labels)
 
-    def labels_text(self, held: Held) -> str | None:
+    def labels_text(self, stored: StoredForm) -> str | None:
         """Return the labels of a subscription as JSON text for lines and messages; None without labels. Raises ValueError."""
-        labels = self.labels(held)
+        labels = self.labels(stored)
         return None if labels is None else labels_text(labels)
 
-    def compiled(self, held: Held) -> CompiledSubscription:
+    def compiled(self, stored: StoredForm) -> CompiledSubscription:
         """Return the compiled form of a stored subscription."""
         # A subscription cannot be hashed. Its id() stays valid, because the compiled form keeps the object alive.
-        key = held if isinstance(held, bytes) else id(held)
-        found = self._compiled.made.get(key)
-        if found is None or (found.subscription is not held and not isinstance(held, bytes)):
-            found = self._compiled.keep(key, self.compile(held))
-        return found
+        key = stored if isinstance(stored, bytes) else id(stored)
+        known = self._compiled.made.get(key)
+        if known is None or (known.subscription is not stored and not isinstance(stored, bytes)):
+            known = self._compiled.keep(key, self.compile(stored))
+        return known
 
     def compile(self, source: Source) -> CompiledSubscription:
         """Check and compile a subscription. Raises SubscriptionError."""
@@ -284,19 +284,19 @@ class NativeCore(_native.Core):
         if mode == "apply":
             self._keep_same(draft)
         changes = self.commit(draft, mode, skip)
-        found = []
+        refused = []
         for position, error in changes["errors"]:
             error = errors.get(position) or self._host.explained(error)
             error.index = position
-            found.append(error)
-        if found and not skip:
-            raise BulkSubscriptionError(found)
+            refused.append(error)
+        if refused and not skip:
+            raise BulkSubscriptionError(refused)
         return Changes(
             added=tuple(changes["added"]),
             replaced=tuple(changes["replaced"]),
             removed=tuple(changes["removed"]),
             unchanged=tuple(changes["unchanged"]),
-            errors=tuple(found),
+            errors=tuple(refused),
         )
 
     def open_snapshot(self, head: Head, names: Set[tuple[str, str]] | None, *, at_once: bool = False) -> None:
@@ -314,11 +314,11 @@ class NativeCore(_native.Core):
     def image_kind(self) -> int:
         return _native.IMAGES
 
-    def canonical(self, held: Held) -> tuple[str, str, bytes]:
+    def canonical(self, stored: StoredForm) -> tuple[str, str, bytes]:
         default_tenant = self._options.default_tenant
-        written = _native.canonical(held) if isinstance(held, bytes) else None
+        written = _native.canonical(stored) if isinstance(stored, bytes) else None
         if written is None:
-            return canonical_text(held, default_tenant)
+            return canonical_text(stored, default_tenant)
         tenant, collection, text = written
         return tenant or str(default_tenant), collection or EVERY, text
 
@@ -394,30 +394,30 @@ class NativeCore(_native.Core):
 
     def _keep_same(self, draft: _native.Draft) -> None:
         """Keep the stored subscription if the new one differs from it only in spelling."""
-        for position, held, name in draft.held_otherwise():
-            given = draft.source(position)
-            if given is not None and same_subscription(_subscription(held), _subscription(given)):
+        for position, stored, name in draft.held_otherwise():
+            source = draft.source(position)
+            if source is not None and same_subscription(_subscription(stored), _subscription(source)):
                 draft.keep(position, name)
 
     # Reading
 
     def get(self, subscription_id: str) -> Subscription | None:
-        held = self.source(subscription_id)
-        return None if held is None else _subscription(held)
+        source = self.source(subscription_id)
+        return None if source is None else _subscription(source)
 
     def compiled(self, subscription_id: str) -> CompiledSubscription | None:
         # A cache of these objects would need many times the memory of the core.
-        held = self.source(subscription_id)
-        return None if held is None else self._host.compile(held)
+        source = self.source(subscription_id)
+        return None if source is None else self._host.compile(source)
 
     def select(self, selection: Selection) -> list[Subscription]:
-        return [_subscription(held) for _, held in self.sources(*_criteria(selection))]
+        return [_subscription(source) for _, source in self.sources(*_criteria(selection))]
 
     def ids(self, selection: Selection) -> list[str]:
         return [subscription_id for subscription_id, _ in self.sources(*_criteria(selection))]
 
-    def given(self, selection: Selection) -> list[Held]:
-        return [held for _, held in self.sources(*_criteria(selection))]
+    def stored_forms(self, selection: Selection) -> list[StoredForm]:
+        return [source for _, source in self.sources(*_criteria(selection))]
 
     # Arrow
 
@@ -429,23 +429,23 @@ class NativeCore(_native.Core):
         threads: int,
         max_matches: int | None = None,
     ) -> ArrowMatches:
-        given = arrow.lend(arrays)
-        found = self.match_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT, max_matches)
+        columns = arrow.lend(arrays)
+        result = self.match_columns(columns, tenant, collection, threads, arrow.TEXT_LIMIT, max_matches)
         return ArrowMatches(
             *arrow.make_batches(
-                (arrow.MATCHES, found.matches),
-                (arrow.EVENTS, found.events),
-                (arrow.REJECTED, found.rejected),
-                (arrow.IGNORED, found.ignored),
+                (arrow.MATCHES, result.matches),
+                (arrow.EVENTS, result.events),
+                (arrow.REJECTED, result.rejected),
+                (arrow.IGNORED, result.ignored),
             )
         )
 
     def locate_arrow(
         self, arrays: Sequence[pa.Array], tenant: str | None, collection: str | None, threads: int
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        given = arrow.lend(arrays)
-        found = self.locate_columns(given, tenant, collection, threads, arrow.TEXT_LIMIT)
-        located, refused = arrow.make_batches((arrow.EVENTS, found.events), (arrow.REJECTED, found.rejected))
+        columns = arrow.lend(arrays)
+        result = self.locate_columns(columns, tenant, collection, threads, arrow.TEXT_LIMIT)
+        located, refused = arrow.make_batches((arrow.EVENTS, result.events), (arrow.REJECTED, result.rejected))
         return located, refused
 
     # Phase 1
@@ -500,64 +500,64 @@ class NativeCore(_native.Core):
             from streamer.core.lint import FindingCode, remarked
             from streamer.subscriptions.impossible import impossible
             from streamer.subscriptions.normal_form import normal_form
-        told = self.lint_in_words(subscription_id)
+        description = self.lint_in_words(subscription_id)
         remarks: tuple[tuple[str, str], ...] = ()
-        if told is None or not (told["is_portable"] or told["is_suspect"]):
-            return None if told is None else _as_examined(subscription_id, told, told["findings"])
-        held = self.source(subscription_id)
-        compiled = None if held is None else self._host.compiled(held)
+        if description is None or not (description["is_portable"] or description["is_suspect"]):
+            return None if description is None else _as_examined(subscription_id, description, description["findings"])
+        source = self.source(subscription_id)
+        compiled = None if source is None else self._host.compiled(source)
         program = None if compiled is None else compiled.cel
         if compiled is None or (program is None and not compiled.groups):
             # Another thread has removed the subscription.
             return None
-        if program is not None and told["is_portable"]:
+        if program is not None and description["is_portable"]:
             with NO_FORK:
                 from streamer.cel_eval.program import constant_verdict
             constant = constant_verdict(program, self._options.limits.cel_budget)
-            told = self.lint_in_words(subscription_id, _narrowing(program), None if constant is None else constant.value)
+            description = self.lint_in_words(subscription_id, _narrowing(program), None if constant is None else constant.value)
             remarks = remarked(program.remarks)
-        found = [*told["findings"], *remarks] if told is not None else []
-        if told is None or not told["is_suspect"] or any(code == FindingCode.NEVER_MATCHES for code, _ in found):
-            return None if told is None else _as_examined(subscription_id, told, found)
+        findings = [*description["findings"], *remarks] if description is not None else []
+        if description is None or not description["is_suspect"] or any(code == FindingCode.NEVER_MATCHES for code, _ in findings):
+            return None if description is None else _as_examined(subscription_id, description, findings)
         limits = self._options.limits
         if (reason := impossible(compiled, normal_form(compiled, limits), limits)) is not None:
             # Drop the other findings, for example that it always matches: they do not apply if it never matches.
             about_cel = (FindingCode.LITERAL_COMPARISON, FindingCode.SPELLED_ARITHMETIC)
-            found = [(FindingCode.NEVER_MATCHES.value, reason), *(each for each in found if each[0] in about_cel)]
-        return _as_examined(subscription_id, told, found)
+            findings = [(FindingCode.NEVER_MATCHES.value, reason), *(each for each in findings if each[0] in about_cel)]
+        return _as_examined(subscription_id, description, findings)
 
     def plan(self, subscription_id: str) -> Plan | None:
         with NO_FORK:
             from streamer.native.plan import as_plan
-        told = self.plan_in_words(subscription_id)
-        if told is None or not (told["is_portable"] or told["open_groups"]):
-            return None if told is None else as_plan(subscription_id, told)
-        held = self.source(subscription_id)
-        compiled = None if held is None else self._host.compiled(held)
+        description = self.plan_in_words(subscription_id)
+        if description is None or not (description["is_portable"] or description["open_groups"]):
+            return None if description is None else as_plan(subscription_id, description)
+        source = self.source(subscription_id)
+        compiled = None if source is None else self._host.compiled(source)
         if compiled is None:
             return None
         groups = [group.in_words() for group in compiled.groups]
-        if not told["is_portable"]:
-            return as_plan(subscription_id, told, groups=groups)
+        if not description["is_portable"]:
+            return as_plan(subscription_id, description, groups=groups)
         program = compiled.cel
         # Another thread may have removed the subscription.
-        told = None if program is None else self.plan_in_words(subscription_id, _narrowing(program))
-        return None if told is None or program is None else as_plan(subscription_id, told, program.source, groups)
+        description = None if program is None else self.plan_in_words(subscription_id, _narrowing(program))
+        return None if description is None or program is None else as_plan(subscription_id, description, program.source, groups)
 
 
-def _as_examined(subscription_id: str, told: _Examined, found: Sequence[tuple[str, str]]) -> Examined:
+def _as_examined(subscription_id: str, description: _Examined, findings: Sequence[tuple[str, str]]) -> Examined:
     with NO_FORK:
         from streamer.core.lint import Examined
-    return Examined(subscription_id, tuple(found), told["identity"], told["partition"], told["found_by"])
+    return Examined(subscription_id, tuple(findings), description["identity"], description["partition"], description["found_by"])
 
 
 def _going_on(answers: Sequence[Answer], default: Default | None) -> Default:
     """Return a `default` that replays its earlier results and calls *default* only for later values."""
-    left = list(reversed(answers))
+    remaining = list(reversed(answers))
 
     def answer(value: Any) -> Any:
-        if left and left[-1][0] is value:
-            _, made, error = left.pop()
+        if remaining and remaining[-1][0] is value:
+            _, made, error = remaining.pop()
             if error is not None:
                 raise error
             return made
@@ -590,8 +590,8 @@ def _distribution(counts: list[int], total: int) -> Distribution:
     return Distribution(tuple(counts), total)
 
 
-def _subscription(held: Held) -> Subscription:
-    return parse_subscription(held) if isinstance(held, bytes) else held
+def _subscription(stored: StoredForm) -> Subscription:
+    return parse_subscription(stored) if isinstance(stored, bytes) else stored
 
 
 def _criteria(selection: Selection) -> tuple[list[str] | None, str | None, str | None, str | None]:

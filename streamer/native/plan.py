@@ -12,33 +12,37 @@ if TYPE_CHECKING:
     from streamer._native import _Plan
 
 
-def as_plan(subscription_id: str, told: _Plan, external: str | None = None, groups: Sequence[str] = ()) -> Plan:
+def as_plan(subscription_id: str, description: _Plan, external: str | None = None, groups: Sequence[str] = ()) -> Plan:
     """Return the core's description of a subscription as a plan.
 
     Args:
         external: the expression that cel-python evaluates.
         groups: its groups of filters as text, if clauses do not express all of them.
     """
-    cel = external if told["is_portable"] else told["cel"]
-    parts = [*(("filters", text) for text in groups if told["open_groups"]), ("cel", cel), ("pattern", told["pattern"])]
+    cel = external if description["is_portable"] else description["cel"]
+    parts = [
+        *(("filters", text) for text in groups if description["open_groups"]),
+        ("cel", cel),
+        ("pattern", description["pattern"]),
+    ]
     residual = tuple(f"{part}: {text}" for part, text in parts if text is not None)
-    form = {(*sorted({*alternative}), *residual) for alternative in told["alternatives"]}
-    keys, texts = keys_in_words(told["keys"])
+    form = {(*sorted({*alternative}), *residual) for alternative in description["alternatives"]}
+    keys, texts = keys_in_words(description["keys"])
     # The index uses a collection or tenant that CEL requires. The Bloom filter does not: its keys are for one tenant and
     # collection.
-    found = None if told["access"] is None else tuple(sorted({*told["access"]}))
-    then = "" if cel is None else ", then cel-python on candidates" if told["is_portable"] else ", then its CEL natively"
+    keys_of_access = None if description["access"] is None else tuple(sorted({*description["access"]}))
+    then = "" if cel is None else ", then cel-python on candidates" if description["is_portable"] else ", then its CEL natively"
     return Plan(
         subscription_id=subscription_id,
-        tenant=told["tenant"],
-        collection=told["collection"],
+        tenant=description["tenant"],
+        collection=description["collection"],
         normal_form=tuple(sorted(form)),
-        access_keys=texts or found,
+        access_keys=texts or keys_of_access,
         bloom_keys=keys,
         cel=cel,
         residual=residual,
-        cost=told["cost"],
-        effort=alone(told["found_by"]),
+        cost=description["cost"],
+        effort=alone(description["found_by"]),
         decided_by=f"the native index{then}",
-        evaluator=None if cel is None else "portable" if told["is_portable"] else "native",
+        evaluator=None if cel is None else "portable" if description["is_portable"] else "native",
     )

@@ -104,21 +104,21 @@ def conditions(compiled: CompiledSubscription, event: Event, *, budget: int = CE
     If the answer has used its units, the last one stands for all others; its place is empty.
     """
     REFUSED.begin()
-    found: list[tuple[Condition, Part]] = [(each, None) for each in _conditions_of_parts(compiled, event)]
-    count = len(found) + len(compiled.filters) + len(compiled.groups) + (compiled.cel is not None) + compiled.left_out
+    rows: list[tuple[Condition, Part]] = [(each, None) for each in _conditions_of_parts(compiled, event)]
+    count = len(rows) + len(compiled.filters) + len(compiled.groups) + (compiled.cel is not None) + compiled.omitted
     if compiled.pattern is not None:
         fields = len(compiled.pattern.root.fields)
         count += fields + (fields > 1)  # all fields together are a condition, too
     for condition, part in _conditions_on_documents(compiled, event, budget):
-        found.append((condition, part))
+        rows.append((condition, part))
         if EFFORT.is_spent:
             break
     else:
-        count = len(found) + compiled.left_out
-    if left := count - len(found):
-        text = f"more conditions: {left:,}"
-        found.append((Condition(found[-1][0].kind, text, "", Values(), Verdict.UNKNOWN, TOO_COSTLY), None))
-    return found
+        count = len(rows) + compiled.omitted
+    if remaining := count - len(rows):
+        text = f"more conditions: {remaining:,}"
+        rows.append((Condition(rows[-1][0].kind, text, "", Values(), Verdict.UNKNOWN, TOO_COSTLY), None))
+    return rows
 
 
 def _conditions_on_documents(compiled: CompiledSubscription, event: Event, budget: int) -> Iterator[tuple[Condition, Part]]:
@@ -151,14 +151,14 @@ def _condition_of_filter(condition: CompiledFilter, event: Event) -> Condition:
     text = _text_of(condition)
     try:
         EFFORT.spend(_UNITS_A_ROW + steps // 8 + len(text) // 1_000)
-        verdict, seen = evaluate_filter(condition, event)
-        reason = _why_error(condition, seen) if verdict is Verdict.ERROR else _why_refused()
+        verdict, actual = evaluate_filter(condition, event)
+        reason = _why_error(condition, actual) if verdict is Verdict.ERROR else _why_refused()
     except TooCostlyError:
-        seen = read_field(condition.path.root.value, condition.path.names, event).value
+        actual = read_field(condition.path.root.value, condition.path.names, event).value
         verdict, reason = Verdict.UNKNOWN, TOO_COSTLY
     if condition.op.mentions_before:
-        seen = _both(condition, event)
-    return Condition("filter", text, condition.place, seen, verdict, reason)
+        actual = _both(condition, event)
+    return Condition("filter", text, condition.place, actual, verdict, reason)
 
 
 #: The longest text of a group that repeats those of its entries, in characters.
@@ -170,7 +170,7 @@ def _condition_of_group(group: CompiledGroup, event: Event) -> Condition:
 
     Recursive: the depth of groups is bounded.
     """
-    EFFORT.left -= _UNITS_A_ROW
+    EFFORT.remaining -= _UNITS_A_ROW
     parts: list[Condition] = []
     for each in group.entries:
         of = _condition_of_filter(each, event) if isinstance(each, CompiledFilter) else _condition_of_group(each, event)
@@ -178,8 +178,8 @@ def _condition_of_group(group: CompiledGroup, event: Event) -> Condition:
         if EFFORT.is_spent:
             break
     texts = [part.text for part in parts]
-    if left := len(group.entries) - len(parts):
-        texts.append(f"more conditions: {left:,}")
+    if remaining := len(group.entries) - len(parts):
+        texts.append(f"more conditions: {remaining:,}")
     # The entries have their texts, too: one that is long would be there at each level.
     is_short = sum(map(len, texts)) <= _LONGEST_GROUP
     text = joined(group.op, texts if is_short else [f"conditions: {len(group.entries):,}"])
@@ -203,19 +203,19 @@ def condition_of_cel(program: Program, event: Event, budget: int) -> Condition:
     except TooCostlyError:
         return Condition("cel", program.source, "cel", Values(), Verdict.UNKNOWN, TOO_COSTLY)
     reason = outcome.reason and f"{outcome.reason}: {outcome.detail}"
-    return Condition("cel", program.source, "cel", _seen_by_cel(program, event), outcome.verdict, reason)
+    return Condition("cel", program.source, "cel", _values_of_cel(program, event), outcome.verdict, reason)
 
 
 def _evaluate_cel(program: Program, event: Event, budget: int) -> Outcome:
     """Return the outcome of a program, within *budget* and the remaining units of the answer. Raises TooCostlyError."""
     EFFORT.spend(1)
-    most = min(budget, EFFORT.left)
+    most = min(budget, EFFORT.remaining)
     outcome = evaluate_cel(program, event, int(most))
     if outcome.reason is CelReason.BUDGET and most < budget:
-        EFFORT.left = -1
+        EFFORT.remaining = -1
         raise TooCostlyError
     # The evaluation is finished, so a cost beyond the remaining units is not an error.
-    EFFORT.left = max(EFFORT.left - outcome.cost, 0)
+    EFFORT.remaining = max(EFFORT.remaining - outcome.cost, 0)
     return outcome
 
 
@@ -274,12 +274,12 @@ def _both(condition: CompiledFilter, event: Event) -> Values:
     return Values((cel_path(root, names), read_field(root, names, event).value) for root in ("before", "data"))
 
 
-def _why_error(condition: CompiledFilter, seen: Any) -> str:
-    if seen is MISSING:
+def _why_error(condition: CompiledFilter, actual: Any) -> str:
+    if actual is MISSING:
         return "the field is missing, or a step of its path is not an object"
-    if isinstance(seen, BeyondFloat64):
+    if isinstance(actual, BeyondFloat64):
         return "a number beyond float64 cannot be read"
-    return f"{condition.op.name!r} does not take {type_name(seen)} with this value"
+    return f"{condition.op.name!r} does not take {type_name(actual)} with this value"
 
 
 def _why_refused() -> str | None:
@@ -287,10 +287,10 @@ def _why_refused() -> str | None:
     return refused[-1][1] if refused else None
 
 
-def _seen_by_cel(program: Program, event: Event) -> Values:
+def _values_of_cel(program: Program, event: Event) -> Values:
     """Return the value at each path that a program reads."""
     strings = {"collection": event.collection, "tenant": event.tenant, "type": event.type, "topic": event.topic}
-    seen = Values()
+    values = Values()
     for root, *names in sorted(program.fields):
         value: Any
         if root in event.unknown_parts:
@@ -303,8 +303,8 @@ def _seen_by_cel(program: Program, event: Event) -> Values:
             value = None if event.ts_ns is None else format_timestamp(Timestamp(event.ts_ns))
         else:
             value = strings[root] or ""
-        seen[cel_path(root, tuple(names))] = value
-    return seen
+        values[cel_path(root, tuple(names))] = value
+    return values
 
 
 def size_of(compiled: CompiledSubscription) -> int:
@@ -358,14 +358,14 @@ def _pattern_conditions(pattern: Pattern, event: Event) -> Iterator[tuple[Condit
         verdicts.append(verdict)
         if isinstance(part, Field):
             place = _place("pattern", part.path)
-            seen: Any = _leaves_at(part.path, event)
+            actual: Any = _leaves_at(part.path, event)
             text = f"{_place('', part.path)}: {_in_words(part.matchers)}"
         else:
-            seen = _leaves_of(part, event)
+            actual = _leaves_of(part, event)
             place, text = "pattern.$or", f"any of {len(part.alternatives)} alternatives"
             if (path := _only_path(part)) is not None:
                 place, text = _place("pattern", path), f"{_place('', path)}: {_in_words_of_choice(part)}"
-        yield Condition("pattern", text, place, seen, verdict, reason), part
+        yield Condition("pattern", text, place, actual, verdict, reason), part
     apart = Verdict.all(verdicts)
     if len(verdicts) == 1 or apart is Verdict.FALSE or EFFORT.is_spent:
         return
@@ -382,11 +382,11 @@ def _parts_of(pattern: Pattern) -> Iterator[Pattern]:
     if len(pattern.root.fields) == 1:
         yield pattern
         return
-    kept: dict[int, Pattern] = vars(pattern).setdefault("parts", {})
+    cache: dict[int, Pattern] = vars(pattern).setdefault("parts", {})
     for at, part in enumerate(pattern.root.fields):
-        if at not in kept:
-            kept[at] = replace(pattern, root=AllOf((part,)))
-        yield kept[at]
+        if at not in cache:
+            cache[at] = replace(pattern, root=AllOf((part,)))
+        yield cache[at]
 
 
 def _only_path(choice: AnyOf) -> tuple[str, ...] | None:
@@ -424,14 +424,14 @@ def _leaves_at(path: tuple[str, ...], event: Event) -> Any:
 
 def _leaves_of(choice: AnyOf, event: Event) -> Values:
     """Return the leaves at each path of a `$or`, as far as the budget of the answer allows."""
-    seen = Values()
+    leaves = Values()
     with suppress(TooCostlyError):
         EFFORT.spend(sum(len(field.path) for field in fields_of(AllOf((choice,)))))
         for path in sorted({field.path for field in fields_of(AllOf((choice,)))}):
             if EFFORT.is_spent:
                 break
-            seen[_place("", path)] = _leaves_at(path, event)
-    return seen
+            leaves[_place("", path)] = _leaves_at(path, event)
+    return leaves
 
 
 def fields_of(root: AllOf) -> Iterator[Field]:

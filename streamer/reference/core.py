@@ -33,7 +33,7 @@ from streamer.core.lint import Finding, findings_of
 from streamer.core.matches import LineResult, Matches, json_line
 from streamer.core.options import Options
 from streamer.core.plan import Plan
-from streamer.core.protocol import Changes, Held, Mode, OnBare, Selection, Source
+from streamer.core.protocol import Changes, Mode, OnBare, Selection, Source, StoredForm
 from streamer.core.snapshot import Head, read_named
 from streamer.errors import BulkSubscriptionError, DuplicateSubscriptionError, EventError, ReentryError, SubscriptionError
 from streamer.events.reading import EventSource, IgnoredEvent, as_before, check_names, is_bare
@@ -198,8 +198,8 @@ class ReferenceCore:
     def image(self, lines: bytes, seed: int) -> None:
         """Return None: the reference compiles no image."""
 
-    def canonical(self, held: Held) -> tuple[str, str, bytes]:
-        return canonical_text(held, self._options.default_tenant)
+    def canonical(self, stored: StoredForm) -> tuple[str, str, bytes]:
+        return canonical_text(stored, self._options.default_tenant)
 
     def remove(self, selection: Selection) -> Changes:
         def without(version: Version) -> tuple[Version, Changes]:
@@ -274,14 +274,14 @@ class ReferenceCore:
         unchanged: list[str] = []
         gone: list[Entry] = []
         for draft in drafts:
-            held = version.entries.get(draft.compiled.subscription.id)
-            if held is None:
+            previous = version.entries.get(draft.compiled.subscription.id)
+            if previous is None:
                 added.append(Entry(next(self._orders), draft.compiled, draft.keys))
-            elif mode == "apply" and same_subscription(held.compiled.subscription, draft.compiled.subscription):
-                unchanged.append(held.id)
+            elif mode == "apply" and same_subscription(previous.compiled.subscription, draft.compiled.subscription):
+                unchanged.append(previous.id)
             else:
-                replaced.append(Entry(held.order, draft.compiled, draft.keys))
-                gone.append(held)
+                replaced.append(Entry(previous.order, draft.compiled, draft.keys))
+                gone.append(previous)
         removed: list[Entry] = []
         if mode == "apply":
             desired = {draft.compiled.subscription.id for draft in drafts}
@@ -330,7 +330,7 @@ class ReferenceCore:
     def ids(self, selection: Selection) -> list[str]:
         return [entry.id for entry in selected(self._version, selection)]
 
-    def given(self, selection: Selection) -> list[Subscription]:
+    def stored_forms(self, selection: Selection) -> list[Subscription]:
         return self.select(selection)
 
     def __len__(self) -> int:
@@ -416,13 +416,15 @@ class ReferenceCore:
         return self._recorder.read(subscriptions=len(version.entries), partitions=len(version.partitions))
 
     def partitions(self) -> list[PartitionSize]:
-        held = self._version.partitions
-        return [PartitionSize(tenant, collection or "*", len(entries), 1, 0, 0) for (tenant, collection), entries in held.items()]
+        by_name = self._version.partitions
+        return [
+            PartitionSize(tenant, collection or "*", len(entries), 1, 0, 0) for (tenant, collection), entries in by_name.items()
+        ]
 
     def partition_counts(self) -> list[PartitionCounts]:
-        held = self._version.partitions
+        by_name = self._version.partitions
         counted = self._recorder.partitions()
-        present = (name for name in counted if held.get(partition_name(*name)) is not None)
+        present = (name for name in counted if by_name.get(partition_name(*name)) is not None)
         return [PartitionCounts(*name, *counted[name]) for name in present]
 
     def _settled(self, version: Version, event: EventSource, tenant: str | None, collection: str | None) -> ReferenceHits:
@@ -431,7 +433,7 @@ class ReferenceCore:
         began, cel_runs, cel_began = time.perf_counter_ns(), CEL_TIME.runs, CEL_TIME.nanoseconds
         work = Work()
         try:
-            found = self._hits(version, event, tenant, collection, work)
+            hits = self._hits(version, event, tenant, collection, work)
         except IgnoredEvent as ignored:
             self._recorder.ignore(ignored.reason.value)
             return ReferenceHits((), ignored.reason.value)
@@ -439,8 +441,8 @@ class ReferenceCore:
             self._recorder.reject(error.code.value if isinstance(error, EventError) else "internal")
             raise
         self._recorder.settle(
-            matches=len(found),
-            uncertain=sum(1 for _, outcome in found if not outcome.certain),
+            matches=len(hits),
+            uncertain=sum(1 for _, outcome in hits if not outcome.certain),
             candidates=sum(candidates for _, candidates, _ in work.partitions),
             partitions=work.partitions,
             total=time.perf_counter_ns() - began,
@@ -451,18 +453,18 @@ class ReferenceCore:
         if work.is_bare and (on_bare := self._on_bare) is not None:
             self._on_bare = None
             on_bare(event)
-        return ReferenceHits(found)
+        return ReferenceHits(hits)
 
     def _hits(
         self, version: Version, event: EventSource, tenant: str | None, collection: str | None, work: Work
     ) -> list[tuple[Entry, Outcome]]:
         """Return the matches of a record: an event, or several changes that each can match."""
-        found: dict[str, tuple[Entry, Outcome]] = {}
+        hits: dict[str, tuple[Entry, Outcome]] = {}
         for read in self._options.read_all(event, tenant, collection):
             for entry, outcome in self._hits_of(version, read, work):
-                _, known = found.get(entry.id, (entry, outcome))
-                found[entry.id] = entry, known | outcome
-        return list(found.values())
+                _, known = hits.get(entry.id, (entry, outcome))
+                hits[entry.id] = entry, known | outcome
+        return list(hits.values())
 
     def _hits_of(self, version: Version, read: Event, work: Work) -> Iterator[tuple[Entry, Outcome]]:
         """Yield the matches of an event: phase 1 finds candidates, phase 2 evaluates them."""
@@ -471,7 +473,7 @@ class ReferenceCore:
         work.is_bare = is_bare(read, options.layout)
         sides = [read, as_before(read, options.layout)] if read.tells_of_before else [read]
         budget, on_cel_error = options.limits.cel_budget, self._cel_errors.record
-        for (name, within), partition in version.seen_by(read):
+        for (name, within), partition in version.visible_to(read):
             candidates = matches = 0
             for entry in partition.candidates(sides, work):
                 candidates += 1
@@ -512,15 +514,15 @@ class ReferenceCore:
 
     def gather_keys(self, partitions: Sequence[tuple[str, str]]) -> Gathered:
         version = self._version
-        held = [version.partitions.get(partition_name(*name), Partition()) for name in dict.fromkeys(partitions)]
-        keys = frozenset(key for partition in held for key in partition.live_keys())
+        selection = [version.partitions.get(partition_name(*name), Partition()) for name in dict.fromkeys(partitions)]
+        keys = frozenset(key for partition in selection for key in partition.live_keys())
         return Gathered(
             count=len(keys),
             places=frozenset(key.place for key in keys),
-            unkeyed=sum(len(partition.unkeyed) for partition in held),
+            unkeyed=sum(len(partition.unkeyed) for partition in selection),
             transitions=any(
                 entry.compiled.subscription.transitions
-                for partition in held
+                for partition in selection
                 for entry in (*partition.keyed.values(), *partition.unkeyed.values())
             ),
             # The reference makes no keys from CEL.

@@ -72,11 +72,11 @@ def evaluate_filter(condition: CompiledFilter, event: Event) -> tuple[Verdict, A
         return (now.present if now.on_the_way or now.present is not FALSE else ERROR), now.value
     if now.verdict is not TRUE:
         return now.verdict, now.value
-    seen = now.value
+    actual = now.value
     if condition.op.ignores_case and condition.regexp is None:
-        EFFORT.spend(len(seen) // 200 if isinstance(seen, str | list) else 0)
-        seen = folded(seen)
-    return _COMPARISONS[condition.op.name](condition, seen), now.value
+        EFFORT.spend(len(actual) // 200 if isinstance(actual, str | list) else 0)
+        actual = folded(actual)
+    return _COMPARISONS[condition.op.name](condition, actual), now.value
 
 
 def evaluate_group(group: CompiledGroup, event: Event) -> Verdict:
@@ -217,46 +217,46 @@ def _kind(value: Any) -> str:
 # The operators, for values that CEL can read
 
 
-def _contains(condition: CompiledFilter, seen: Any) -> Verdict:
-    if isinstance(seen, list):
-        return _member(condition.compared, seen, len(seen))
-    return _CONTAINS_TEXT(condition, seen)
+def _contains(condition: CompiledFilter, actual: Any) -> Verdict:
+    if isinstance(actual, list):
+        return _member(condition.compared, actual, len(actual))
+    return _CONTAINS_TEXT(condition, actual)
 
 
 def _text(holds: Callable[[str, str], bool]) -> Callable[[CompiledFilter, Any], Verdict]:
     """Return an operator on two texts; it gives ERROR for any other values."""
 
-    def compare(condition: CompiledFilter, seen: Any) -> Verdict:
+    def compare(condition: CompiledFilter, actual: Any) -> Verdict:
         value = condition.compared
-        return Verdict.of(holds(seen, value)) if isinstance(seen, str) and isinstance(value, str) else ERROR
+        return Verdict.of(holds(actual, value)) if isinstance(actual, str) and isinstance(value, str) else ERROR
 
     return compare
 
 
-def _has(seen: str, value: str) -> bool:
-    EFFORT.spend(len(seen) // 2_000)
-    return value in seen
+def _has(actual: str, value: str) -> bool:
+    EFFORT.spend(len(actual) // 2_000)
+    return value in actual
 
 
 _CONTAINS_TEXT: Final = _text(_has)
 
 
-def _matches(condition: CompiledFilter, seen: Any) -> Verdict:
-    if not isinstance(seen, str):
+def _matches(condition: CompiledFilter, actual: Any) -> Verdict:
+    if not isinstance(actual, str):
         return ERROR
-    EFFORT.spend(len(seen) // 200 + condition.size // 4)
-    is_searched = may_search(condition.value, condition.size, seen.encode())
-    return Verdict.of(is_searched and condition.regexp.search(seen) is not None)
+    EFFORT.spend(len(actual) // 200 + condition.size // 4)
+    is_searched = may_search(condition.value, condition.size, actual.encode())
+    return Verdict.of(is_searched and condition.regexp.search(actual) is not None)
 
 
 def _order(holds: Callable[[Any, Any], bool]) -> Callable[[CompiledFilter, Any], Verdict]:
     """Return an operator that orders two values of one kind: numbers by value, strings by code points, false before true."""
 
-    def compare(condition: CompiledFilter, seen: Any) -> Verdict:
+    def compare(condition: CompiledFilter, actual: Any) -> Verdict:
         value = condition.compared
-        if _kind(seen) != _kind(value) or _kind(seen) not in ("bool", "number", "string"):
+        if _kind(actual) != _kind(value) or _kind(actual) not in ("bool", "number", "string"):
             return ERROR
-        return Verdict.of(holds(seen, value))
+        return Verdict.of(holds(actual, value))
 
     return compare
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from streamer.cel_eval import constant_verdict
-from streamer.core.estimate import Found, Rest, Sought
+from streamer.core.estimate import Access, Rest, Sought
 from streamer.core.lint import Examined, FindingCode, remarked
 from streamer.model import Limits, Verdict
 from streamer.subscriptions.atoms import (
@@ -48,7 +48,7 @@ def examine(compiled: CompiledSubscription, limits: Limits) -> Examined:
     """Return the findings about one subscription, and how an index would find it."""
     subscription = compiled.subscription
     form = normal_form(compiled, limits)
-    found = tuple(_found(compiled, form, limits))
+    findings = tuple(_findings(compiled, form, limits))
     identity = (
         compiled.tenant,
         compiled.collection,
@@ -57,12 +57,12 @@ def examine(compiled: CompiledSubscription, limits: Limits) -> Examined:
         subscription.transitions,
         form,
     )
-    all_found = found if compiled.cel is None else (*found, *remarked(compiled.cel.remarks))
+    all_findings = findings if compiled.cel is None else (*findings, *remarked(compiled.cel.remarks))
     partition = (compiled.tenant, EVERY if compiled.collection is None else compiled.collection)
-    return Examined(subscription.id, all_found, identity, partition, found_by(compiled, form, limits))
+    return Examined(subscription.id, all_findings, identity, partition, found_by(compiled, form, limits))
 
 
-def _found(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> Iterable[tuple[str, str]]:
+def _findings(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> Iterable[tuple[str, str]]:
     constant = None if compiled.cel is None else constant_verdict(compiled.cel, limits.cel_budget)
     contradictions = [contradiction(conjunction.clauses) for conjunction in form.conjunctions]
     if constant is not None and constant is not Verdict.TRUE:
@@ -87,7 +87,7 @@ def _tautology(conjunction: Conjunction, constant: Verdict | None) -> bool:
     )
 
 
-def found_by(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> list[Found]:
+def found_by(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -> list[Access]:
     """Return how an index finds each alternative of a subscription, and the rest to evaluate."""
     is_plain = compiled.cel is None and not compiled.groups
     of_cel, is_exact = ([frozenset[Clause]()], True) if is_plain else possible(compiled, form, limits)
@@ -96,7 +96,7 @@ def found_by(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -
     is_cut = compiled.pattern is not None and distribute(compiled.pattern.root, limits.max_conjunctions) is None
     is_evaluated = is_cut or not is_exact or any(map(_excludes_tree, compiled.filters))
     trees = dict(_trees(compiled.filters))
-    found: list[Found] = []
+    alternatives: list[Access] = []
     for conjunction in form.conjunctions:
         has_choice = any(residual.part == "pattern" for residual in conjunction.residuals)
         for alternative in of_cel:
@@ -105,8 +105,8 @@ def found_by(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -
                 rest: Rest = "choice" if has_choice else "nothing"
                 if is_evaluated or any(_is_part(atom) for clause in clauses for atom in clause.atoms):
                     rest = "evaluation"
-                found.append((rest, [*changed, *_conditions(clauses, trees)]))
-    return found
+                alternatives.append((rest, [*changed, *_conditions(clauses, trees)]))
+    return alternatives
 
 
 def _excludes_tree(condition: CompiledFilter) -> bool:

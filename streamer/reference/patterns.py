@@ -83,7 +83,7 @@ class Leaf(NamedTuple):
 
 def values_at(raw: Any, path: tuple[str, ...]) -> list[Any]:
     """Return the leaves of a JSON value at a path, in the order of the text, at the expense of the answer's budget."""
-    found: list[Any] = []
+    values: list[Any] = []
     pending: list[tuple[Any, int]] = [(raw, 0)]
     while pending:
         value, depth = pending.pop()
@@ -94,8 +94,8 @@ def values_at(raw: Any, path: tuple[str, ...]) -> list[Any]:
             EFFORT.spend(len(value))
             pending.extend([(item, depth) for item in reversed(value)])
         elif depth == len(path):
-            found.append(value)
-    return found
+            values.append(value)
+    return values
 
 
 def leaves(raw: Any) -> Iterator[Leaf]:
@@ -178,10 +178,10 @@ def _matches_wildcard(pieces: tuple[str, ...], text: str) -> bool:
     # The leftmost position is always correct, because it leaves the most text for the later pieces.
     at = len(first)
     for piece in middle:
-        found = text.find(piece, at, end)
-        if found < 0:
+        position = text.find(piece, at, end)
+        if position < 0:
             return False
-        at = found + len(piece)
+        at = position + len(piece)
     return True
 
 
@@ -353,10 +353,10 @@ class _And:
 
 
 def _plan_of(pattern: Pattern) -> _Plan:
-    kept = vars(pattern)
-    if "plan" not in kept:
-        kept["plan"] = _make_plan(pattern)
-    plan: _Plan = kept["plan"]
+    cache = vars(pattern)
+    if "plan" not in cache:
+        cache["plan"] = _make_plan(pattern)
+    plan: _Plan = cache["plan"]
     return plan
 
 
@@ -606,23 +606,23 @@ class _Choice:
         self.satisfied = satisfied  # by shape
         self.free = free  # fields that are satisfied without a leaf
         self.possible: dict[int, bool] = {}
-        self.left = BUDGET
+        self.remaining = BUDGET
 
     def conjunctions(self, tree: _And) -> set[int]:
         """Return the satisfied conjunctions of the disjunctive form, as bits of fields; recursive over `$or`."""
-        found = {tree.bits & ~self.free}
+        choices = {tree.bits & ~self.free}
         for alternatives in tree.any_of:
             inner = {bits for alternative in alternatives for bits in self.conjunctions(alternative)}
             joined: set[int] = set()
-            for bits in found:
+            for bits in choices:
                 if self._is_possible(bits):
                     EFFORT.spend(len(inner) * len(self.shapes))
-                    self.left -= len(inner) * len(self.shapes)
-                    if self.left < 0:
+                    self.remaining -= len(inner) * len(self.shapes)
+                    if self.remaining < 0:
                         raise _SpentError
                     joined.update(bits | more for more in inner)
-            found = joined
-        return {bits for bits in found if self._is_possible(bits)}
+            choices = joined
+        return {bits for bits in choices if self._is_possible(bits)}
 
     def _is_possible(self, fields: int) -> bool:
         known = self.possible.get(fields)

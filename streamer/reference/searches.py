@@ -18,7 +18,7 @@ BUDGET: Final = 1_000_000
 TOPIC_BUDGET: Final = 100_000_000
 """Units that the topic patterns of one event may cost together."""
 
-_MOST_TOLD: Final = 200
+_MOST_SHOWN: Final = 200
 
 
 @final
@@ -66,7 +66,7 @@ def may_search(source: str, size: int, text: bytes) -> bool:
     """
     if (len(text) + 15) // 16 * size <= BUDGET:
         return True
-    start = source if len(source) <= _MOST_TOLD else f"{source[:_MOST_TOLD]}..."
+    start = source if len(source) <= _MOST_SHOWN else f"{source[:_MOST_SHOWN]}..."
     detail = f"a text of {len(text)} bytes is not searched for a regular expression of size {size}: {start}"
     REFUSED.add(CelReason.REGEXP_BUDGET, detail)
     return False

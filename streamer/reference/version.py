@@ -201,7 +201,7 @@ class Version:
     entries: HashTrieMap[str, Entry]
     partitions: HashTrieMap[PartitionName, Partition]
 
-    def seen_by(self, event: Event) -> Iterator[tuple[PartitionName, Partition]]:
+    def visible_to(self, event: Event) -> Iterator[tuple[PartitionName, Partition]]:
         """Yield the partitions whose subscriptions may match an event, each with its name."""
         collections = (None,) if event.collection is None else (event.collection, None)
         for tenant in (event.tenant, "*"):
@@ -219,14 +219,14 @@ def selected(version: Version, selection: Selection) -> list[Entry]:
     """Return the entries that meet every criterion, in order of adding."""
     if selection.ids is not None:
         named = (version.entries.get(subscription_id) for subscription_id in selection.ids)
-        chosen: Iterable[Entry] = (entry for entry in named if entry is not None)
+        entries: Iterable[Entry] = (entry for entry in named if entry is not None)
     else:
-        chosen = version.entries.values()
+        entries = version.entries.values()
     if selection.gateway_id is not None:
-        chosen = (e for e in chosen if e.compiled.subscription.gateway_id == selection.gateway_id)
+        entries = (e for e in entries if e.compiled.subscription.gateway_id == selection.gateway_id)
     if selection.tenant is not None:
-        chosen = (e for e in chosen if e.compiled.tenant == selection.tenant)
+        entries = (e for e in entries if e.compiled.tenant == selection.tenant)
     if selection.collection is not None:
         wanted = None if selection.collection == "*" else selection.collection
-        chosen = (e for e in chosen if e.compiled.collection == wanted)
-    return sorted(chosen, key=lambda entry: entry.order)
+        entries = (e for e in entries if e.compiled.collection == wanted)
+    return sorted(entries, key=lambda entry: entry.order)

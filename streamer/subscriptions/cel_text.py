@@ -96,4 +96,4 @@ def present(root: str, path: tuple[str, ...]) -> str:
 
 def regexp_of(text: str) -> str:
     """Return the regexp of RE2 that matches a literal text."""
-    return _SPECIAL.sub(lambda found: f"\\{found.group()}", text)
+    return _SPECIAL.sub(lambda match: f"\\{match.group()}", text)

@@ -34,7 +34,7 @@ class CompiledSubscription:
         types: the accepted types; None for all.
         groups: the groups among its filters.
         cost: the units of an answer (`streamer.effort`) that it took to read it.
-        left_out: how many filters, groups, patterns and expressions were not read, because the current answer has too few units.
+        omitted: how many filters, groups, patterns and expressions were not read, because the current answer has too few units.
         mentions_before: whether a filter or the CEL expression reads `before`, so that it is evaluated once (semantics.md 7.13).
             For a pattern, that depends on the layout: see `streamer.reference.transition.mentions_before`.
     """
@@ -50,7 +50,7 @@ class CompiledSubscription:
     cel: Program | None
     mentions_before: bool
     cost: float = 0
-    left_out: int = 0
+    omitted: int = 0
 
     @property
     def id(self) -> str:
@@ -100,17 +100,17 @@ def _compile(
     size.add_filters(placed)
     entries: list[CompiledFilter | CompiledGroup] = []
     pattern = topic = program = None
-    left_out = 0
+    omitted = 0
     for index, item in enumerate(checked):
         try:
             entries.append(compile_entry(item, f"filters[{index}]", limits, size))
         except TooCostlyError:
-            left_out += 1
+            omitted += 1
     if subscription.pattern is not None:
         try:
             pattern = parse_pattern(subscription.pattern, dialect=subscription.dialect, limits=limits, place="pattern", size=size)
         except TooCostlyError:
-            left_out += 1
+            omitted += 1
     if subscription.topic is not None:
         topic = parse_topic(subscription.topic, subscription.topic_dialect or topic_dialect)
     if subscription.cel is not None:
@@ -118,7 +118,7 @@ def _compile(
             size.spend(len(subscription.cel))
             program = _compile_cel(subscription.cel, subscription.cel_evaluator, limits, programs)
         except TooCostlyError:
-            left_out += 1
+            omitted += 1
     return CompiledSubscription(
         subscription=subscription,
         tenant=tenant,
@@ -132,7 +132,7 @@ def _compile(
         mentions_before=any(OPERATORS[item.op].mentions_before for _, item in placed)
         or (program is not None and program.mentions_before),
         cost=size.cost,
-        left_out=left_out,
+        omitted=omitted,
     )
 
 

@@ -61,17 +61,17 @@ def contradiction(clauses: Iterable[Clause]) -> str | None:
 
 def _parents(ordered: list[tuple[Path, list[Clause]]]) -> set[Path]:
     """Return which of some paths in order are objects, because a value lies below them. Each step of a path is visited once."""
-    found: set[Path] = set()
+    objects: set[Path] = set()
     around: list[Path] = []  # the paths that the current one begins with, shortest first
     for path, clauses in ordered:
         while around and (path.root, path.names[: len(around[-1].names)]) != (around[-1].root, around[-1].names):
             around.pop()
         if any(Kind.MISSING not in kinds_of(clause) for clause in clauses):
             # What is around one that was found, was found with it.
-            found.update(takewhile(lambda other: other not in found, reversed(around)))
+            objects.update(takewhile(lambda other: other not in objects, reversed(around)))
         if path.names:
             around.append(path)
-    return found
+    return objects
 
 
 def _with_bools(clause: Clause) -> Clause:

@@ -113,22 +113,22 @@ def read_filter(source: Filter | Mapping[str, Any], *, place: str = "filters[0]"
     return Filter(members["field"], OPERATORS[members["op"]].name, members.get("value"), root, ignore_case)
 
 
-def _ignore_case(given: Any, op: str, place: str) -> bool:
-    if not isinstance(given, bool):
-        raise SubscriptionError(f"expected true or false, not {type_name(given)}", place=place)
-    if given and op not in IGNORING_CASE:
+def _ignore_case(value: Any, op: str, place: str) -> bool:
+    if not isinstance(value, bool):
+        raise SubscriptionError(f"expected true or false, not {type_name(value)}", place=place)
+    if value and op not in IGNORING_CASE:
         raise SubscriptionError(f"{op!r} compares with case; expected one of {', '.join(map(repr, IGNORING_CASE))}", place=place)
-    return given
+    return value
 
 
-def _root(given: Any, op: str, place: str) -> FilterRoot:
-    if not isinstance(given, str):
-        raise SubscriptionError(f"expected a string, not {type_name(given)}", place=place)
-    if given not in ROOTS:
-        raise SubscriptionError(unknown_name(given, ROOTS, "root"), place=place)
-    if OPERATORS[op].mentions_before and given != "data":
+def _root(root: Any, op: str, place: str) -> FilterRoot:
+    if not isinstance(root, str):
+        raise SubscriptionError(f"expected a string, not {type_name(root)}", place=place)
+    if root not in ROOTS:
+        raise SubscriptionError(unknown_name(root, ROOTS, "root"), place=place)
+    if OPERATORS[op].mentions_before and root != "data":
         raise SubscriptionError(f"{op!r} compares 'before' with 'data'; expected the root 'data'", place=place)
-    return ROOTS[ROOTS.index(given)]
+    return ROOTS[ROOTS.index(root)]
 
 
 def _takes_nothing(op: object) -> bool:
@@ -150,12 +150,12 @@ def parse_filter(
     return compile_filter(read_filter(source, place=place), place, limits, size if size is not None else Size(limits))
 
 
-def compile_filter(given: Filter, place: str, limits: Limits, size: Size) -> CompiledFilter:
+def compile_filter(source: Filter, place: str, limits: Limits, size: Size) -> CompiledFilter:
     """Return a filter that `read_filter` returned, as `parse_filter` does."""
-    size.spend(UNITS["conditions"] + len(given.field) // 64)
-    path = Path(Root(given.root), parse_path(given.field, place=f"{place}.field"))
-    op = (IGNORING_CASE if given.ignore_case else OPERATORS)[given.op]
-    value = json_value(given.value, place=f"{place}.value", spend=size.spend)
+    size.spend(UNITS["conditions"] + len(source.field) // 64)
+    path = Path(Root(source.root), parse_path(source.field, place=f"{place}.field"))
+    op = (IGNORING_CASE if source.ignore_case else OPERATORS)[source.op]
+    value = json_value(source.value, place=f"{place}.value", spend=size.spend)
     op.operand.check(value, f"{place}.value")
     regexp, states = None, 0
     if op.operand is REGEXP:

@@ -31,8 +31,8 @@ class _Foldings(dict[int, int]):
         folded = char.casefold()
         if len(folded) > 1:
             folded = char.lower()
-        self[code] = found = _NEWER.get(code, ord(folded) if len(folded) == 1 else code)
-        return found
+        self[code] = target = _NEWER.get(code, ord(folded) if len(folded) == 1 else code)
+        return target
 
 
 _FOLDINGS = _Foldings()

@@ -148,12 +148,12 @@ def parse_entry(source: Entry, *, place: str = "filters[0]", limits: Limits | No
     return compile_entry(read_entry(source, place=place), place, limits, Size(limits))
 
 
-def compile_entry(given: Any, place: str, limits: Limits, size: Size) -> CompiledFilter | CompiledGroup:
+def compile_entry(entry: Any, place: str, limits: Limits, size: Size) -> CompiledFilter | CompiledGroup:
     """Return an entry that `read_entry` returned, as `parse_entry` does; *size* counts what it costs to read it."""
-    if not isinstance(given, FilterGroup):
-        return compile_filter(given, place, limits, size)
+    if not isinstance(entry, FilterGroup):
+        return compile_filter(entry, place, limits, size)
     size.spend(UNITS["conditions"])
-    inner = f"{place}.{given.op}"
-    places = [inner] if given.op == "not" else [f"{inner}[{at}]" for at in range(len(given.filters))]
-    entries = (compile_entry(each, where, limits, size) for each, where in zip(given.filters, places, strict=True))
-    return CompiledGroup(given.op, tuple(entries), place)
+    inner = f"{place}.{entry.op}"
+    places = [inner] if entry.op == "not" else [f"{inner}[{at}]" for at in range(len(entry.filters))]
+    entries = (compile_entry(each, where, limits, size) for each, where in zip(entry.filters, places, strict=True))
+    return CompiledGroup(entry.op, tuple(entries), place)

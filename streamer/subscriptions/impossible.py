@@ -154,7 +154,7 @@ def _lowered(compiled: CompiledSubscription, form: NormalForm, limits: Limits) -
     lowering = _Lowering(program, limits.max_conjunctions // max(len(form.conjunctions), 1))
     alternatives = lowering.set(program.tree, True)
     is_all = compiled.cel is None or not compiled.cel.is_portable
-    return (None, False) if lowering.has_given_up else (alternatives, lowering.is_exact and is_all)
+    return (None, False) if lowering.is_exhausted else (alternatives, lowering.is_exact and is_all)
 
 
 def _plain(program: Program | None, limits: Limits) -> Program | None:
@@ -204,7 +204,7 @@ class _Lowering:
     def __init__(self, program: Program, limit: int) -> None:
         # Lower than the limit of the native core, which counts some alternatives separately that are one here.
         self._limit = max(limit // 4, 1)
-        self.has_given_up = False
+        self.is_exhausted = False
         #: Whether only events with the wanted value satisfy the clauses.
         self.is_exact = True
         #: Whether the current node is inside a macro.
@@ -214,13 +214,13 @@ class _Lowering:
 
     def set(self, node: Node, wanted: bool) -> Alternatives:
         """Return clauses that all events satisfy for which a condition is *wanted*. Recursive: the parser limits the depth."""
-        if self.has_given_up or self._work > _MAX_WORK:
-            self.has_given_up = True
+        if self.is_exhausted or self._work > _MAX_WORK:
+            self.is_exhausted = True
             return _ANY
         value = self._constants.value(node)
-        found = self._set(node, wanted) if value is OPEN else _ANY if value is wanted else _NONE
-        self._work += 1 + sum(1 + len(each) for each in found)
-        return found
+        alternatives = self._set(node, wanted) if value is OPEN else _ANY if value is wanted else _NONE
+        self._work += 1 + sum(1 + len(each) for each in alternatives)
+        return alternatives
 
     def _set(self, node: Node, wanted: bool) -> Alternatives:
         match node:
@@ -235,26 +235,26 @@ class _Lowering:
             case Ternary():
                 whole = self.set(node.otherwise, wanted)
                 for _, condition, then in reversed(node.branches):
-                    chosen = self._and(self.set(condition, True), self.set(then, wanted))
-                    whole = self._or(chosen, self._and(self.set(condition, False), whole))
+                    consequence = self._and(self.set(condition, True), self.set(then, wanted))
+                    whole = self._or(consequence, self._and(self.set(condition, False), whole))
                 return whole
             case Operation(rest=[(op, _, right)]):
-                found = self._comparison(op, node.first, right, wanted)
+                clauses = self._comparison(op, node.first, right, wanted)
             case Has():
-                found = _has(node, wanted)
+                clauses = _has(node, wanted)
             case Call(name="matches", args=[target, text]):
-                found = _text_test(target, "matches", text, wanted)
+                clauses = _text_test(target, "matches", text, wanted)
             case Chain(steps=[*steps, Macro() as step]):
-                found = self._any_element(node.base, steps, step, wanted)
+                clauses = self._any_element(node.base, steps, step, wanted)
             case Chain():
-                found = _chain(node, wanted)
+                clauses = _chain(node, wanted)
             case _:
-                found = None
-        if found is None:
+                clauses = None
+        if clauses is None:
             self.is_exact = False
             return self._value_of(node)
-        self.is_exact = self.is_exact and not _says_more(node, found, wanted)
-        return found
+        self.is_exact = self.is_exact and not _says_more(node, clauses, wanted)
+        return clauses
 
     def _any_element(self, base: Node, steps: Sequence[Step], step: Macro, wanted: bool) -> Alternatives | None:
         """Return the condition of a macro as clauses on any element of a list, or any name of an object."""
@@ -268,14 +268,16 @@ class _Lowering:
         alternatives = self.set(step.condition, wanted)
         self._is_inside = False
         self.is_exact = self.is_exact and step.name != "exists_one"
-        found = []
+        clause_sets = []
         for alternative in alternatives:
             of_element = [clause for clause in alternative if clause.path.root is Root.ELEMENT]
             # Clauses may be satisfied by different elements.
             self.is_exact = self.is_exact and len(of_element) == 1 and not of_element[0].path.names
             clauses = {_of_element(path, clause) for clause in of_element}
-            found.append(frozenset({*(alternative - {*of_element}), *(clauses or {value_clause(path, [IsKind(_LIST | _MAP)])})}))
-        return found
+            clause_sets.append(
+                frozenset({*(alternative - {*of_element}), *(clauses or {value_clause(path, [IsKind(_LIST | _MAP)])})})
+            )
+        return clause_sets
 
     def _logic(self, node: Logic, wanted: bool) -> Alternatives:
         every = wanted == (node.op == "&&")
@@ -288,7 +290,7 @@ class _Lowering:
 
     def _and(self, one: Alternatives, other: Alternatives) -> Alternatives:
         if len(one) * len(other) > self._limit:
-            self.has_given_up = True
+            self.is_exhausted = True
             return _ANY
         return [left | right for left in one for right in other]
 
@@ -303,7 +305,7 @@ class _Lowering:
             (known,), (new,) = both[at], alternative
             both[at] = frozenset({Clause(known.path, known.mode, known.atoms | new.atoms)})
         if len(both) > self._limit:
-            self.has_given_up = True
+            self.is_exhausted = True
             return _ANY
         return both
 
@@ -315,15 +317,15 @@ class _Lowering:
             op, wanted = "==", not wanted
         if op == "in":
             listed = _unwrap(right)
-            held = _read(right)
-            if wanted and isinstance(held, Path) and isinstance(value := _constant(left), bool | int | float | str):
-                return [frozenset({Clause(held, Mode.MEMBER, frozenset({Equal(value)}))})]
+            place = _read(right)
+            if wanted and isinstance(place, Path) and isinstance(value := _constant(left), bool | int | float | str):
+                return [frozenset({Clause(place, Mode.MEMBER, frozenset({Equal(value)}))})]
             values = [_constant(item) for item in listed.items] if isinstance(listed, ListLiteral) else [OPEN]
             return None if any(value is OPEN for value in values) else _equality(_read(left), values, wanted)
         if op not in _MIRRORED:
             return None
-        if (found := _special(op, left, right, wanted)) is not None:
-            return found
+        if (alternatives := _special(op, left, right, wanted)) is not None:
+            return alternatives
         one, other = _read(left), _read(right)
         if isinstance(one, Path) and isinstance(other, Path):
             return _difference(one, other) if op == "==" and not wanted else None
@@ -457,8 +459,8 @@ def _name_of(step: Step) -> str | None:
 
 def _read(node: Node) -> Path | _Text | None:
     """Return the part of the event that a node reads; None for a whole document, and for any other expression."""
-    found = _path(node, [])
-    return found if isinstance(found, _Text) or (found is not None and (found.names or found.root is Root.ELEMENT)) else None
+    part = _path(node, [])
+    return part if isinstance(part, _Text) or (part is not None and (part.names or part.root is Root.ELEMENT)) else None
 
 
 def _path(base: Node, steps: Sequence[Step]) -> Path | _Text | None:
@@ -504,7 +506,7 @@ def _of_element(path: Path, clause: Clause) -> Clause:
     return Clause(Path(path.root, (*path.names, *clause.path.names)), mode, clause.atoms)
 
 
-def _says_more(node: Node, found: Alternatives, wanted: bool) -> bool:
+def _says_more(node: Node, alternatives: Alternatives, wanted: bool) -> bool:
     """Return whether a condition means more than an index decides: a list that differs from a constant, or a negated text."""
     match node:
         case Operation(rest=[(op, _, right)]) if wanted is (op != "!="):
@@ -517,7 +519,9 @@ def _says_more(node: Node, found: Alternatives, wanted: bool) -> bool:
             # An empty list is exact: all comparisons with one are the same condition, which is checked once.
             return any(isinstance(value, list) and value for value in compared)
         case Call(name="matches") | Chain(steps=[*_, Method()]):
-            return any(isinstance(atom, IsKind) for alternative in found for clause in alternative for atom in clause.atoms)
+            return any(
+                isinstance(atom, IsKind) for alternative in alternatives for clause in alternative for atom in clause.atoms
+            )
         case _:
             return False
 

@@ -146,10 +146,10 @@ def access_keys(form: NormalForm) -> frozenset[Key] | None:
     """Return the keys of a subscription, or None if it is unkeyed. Every event that it matches contains one of them."""
     keys: set[Key] = set()
     for conjunction in form.conjunctions:
-        chosen = _choose(conjunction)
-        if chosen is None:
+        choice = _choose(conjunction)
+        if choice is None:
             return None
-        keys |= chosen[1]
+        keys |= choice[1]
     return frozenset(keys)
 
 
@@ -283,11 +283,11 @@ def event_keys(event: Event, places: Iterable[Place]) -> frozenset[Key] | None:
     kinds: dict[tuple[Path, Mode], list[Place]] = {}
     for place in places:
         kinds.setdefault((place.path, place.mode), []).append(place)
-    for (path, mode), asked in kinds.items():
+    for (path, mode), wanted in kinds.items():
         if unknowns and _touched(event, path, unknowns):
             return None
         values = list(_values(event, path, mode))
-        for place in asked:
+        for place in wanted:
             if unknowns and mode is Mode.VALUE and path.root in _DOCUMENTS and _is_error(place.kind, values):
                 return None
             for value in values:
@@ -407,8 +407,8 @@ def _meets(unknown: Pointer, place: Pointer, raw: Mapping[str, Any]) -> bool:
     if unknown[-1:] != (REST,):
         return unknown[: len(place)] == place[: len(unknown)]
     at, below = unknown[:-1], place[len(unknown) - 1 :]
-    held = resolve(raw, at)[1] or {}
-    return at[: len(place)] == place[: len(at)] and not (below and below[0] in held)
+    container = resolve(raw, at)[1] or {}
+    return at[: len(place)] == place[: len(at)] and not (below and below[0] in container)
 
 
 def _omit_arrays(raw: Any, pointer: Pointer) -> Pointer:

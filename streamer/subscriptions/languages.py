@@ -159,12 +159,12 @@ def with_hint(error: SubscriptionError, source: Any) -> SubscriptionError:
         # The hint replaces a long list of what is possible.
         reason = error.reason.partition("; expected one of")[0]
         error.reason = f"{reason}; this looks like {language.name}: {_advice(language)}"
-    elif member == "filters" and (found := _UNKNOWN.match(error.reason)) is not None:
-        name = found[2]
-        known = _MEMBERS if found[1] == "member" else _OPERATORS
+    elif member == "filters" and (match := _UNKNOWN.match(error.reason)) is not None:
+        name = match[2]
+        known = _MEMBERS if match[1] == "member" else _OPERATORS
         if (meant := known.get(name.lower()) or known.get(re.sub("[^a-z]", "", name.lower()))) is not None:
             is_name = meant in OPERATORS or known is _MEMBERS
-            error.reason = f"unknown {found[1]} {found[2]!r}; {f'did you mean {meant!r}?' if is_name else f'write {meant}'}"
+            error.reason = f"unknown {match[1]} {match[2]!r}; {f'did you mean {meant!r}?' if is_name else f'write {meant}'}"
     error.args = (error.reason,)
     return error
 
@@ -180,14 +180,14 @@ def _advice(language: _Language) -> str:
 
 def _part(source: Any, place: str) -> tuple[str, Any]:
     """Return the member of a subscription at which an error is, and its value; without a member, those that are unknown."""
-    given = _read(source)
-    if not isinstance(given, Mapping):
-        return "", given
+    members = _read(source)
+    if not isinstance(members, Mapping):
+        return "", members
     member = re.split(r"[.\[]", place, maxsplit=1)[0]
     if member not in ("filters", "cel", "pattern"):
         # A rule of another language may stand in place of a subscription.
-        return "", {name: value for name, value in islice(given.items(), _MOST_NODES) if name not in MEMBERS}
-    value = _read(given.get(member))
+        return "", {name: value for name, value in islice(members.items(), _MOST_NODES) if name not in MEMBERS}
+    value = _read(members.get(member))
     if member == "pattern":
         return member, _member_at(value, place.removeprefix(member))
     at = re.match(r"filters\[([0-9]+)\]", place)
@@ -196,7 +196,7 @@ def _part(source: Any, place: str) -> tuple[str, Any]:
 
 def _member_at(value: Any, place: str) -> dict[str, Any]:
     """Return the member at which an error is, by its name; other names of a pattern may be those of fields."""
-    found: dict[str, Any] = {}
+    innermost: dict[str, Any] = {}
     for index, quoted, word in _STEP.findall(place):
         try:
             step = int(index) if index else json.loads(quoted) if quoted else word
@@ -205,8 +205,8 @@ def _member_at(value: Any, place: str) -> dict[str, Any]:
             break
         # `{"var": "a"}` is an argument of JSONLogic: the name of the rule stands before it.
         if isinstance(step, str) and step != "var":
-            found = {step: value}
-    return found
+            innermost = {step: value}
+    return innermost
 
 
 def _read(source: Any) -> Any:

@@ -56,10 +56,10 @@ def probable_mistakes(members: Mapping[str, Any], layout: EventLayout, topic_dia
         layout: the layout of the events.
         topic_dialect: the dialect of a topic pattern without one.
     """
-    for place, given in placed_filters(members.get("filters", ())):
-        if (said := _of_filter(given, layout)) is not None:
+    for place, condition in placed_filters(members.get("filters", ())):
+        if (said := _of_filter(condition, layout)) is not None:
             yield f"{place}.field: {said}"
-        elif (said := slip_of_filter(given, _root(given), parse_path(given["field"]))) is not None:
+        elif (said := slip_of_filter(condition, _root(condition), parse_path(condition["field"]))) is not None:
             yield f"{place}.value: {said}"
     if (cel := members.get("cel")) is not None:
         yield from (f"cel: {said}" for said in slips_of_cel(cel))
@@ -77,49 +77,49 @@ def probable_mistakes(members: Mapping[str, Any], layout: EventLayout, topic_dia
 # Fields
 
 
-def _of_filter(given: Mapping[str, Any], layout: EventLayout) -> str | None:
-    text = given["field"]
+def _of_filter(condition: Mapping[str, Any], layout: EventLayout) -> str | None:
+    text = condition["field"]
     if text.startswith("/") or len(text) > _LONGEST:
         return None
     names = tuple(text.split("."))
     steps = list(_steps(text))
     if len(steps) > 1 and steps[0] == "$":
         del steps[0]
-    root, steps = _below_root(steps, given, layout)
+    root, steps = _below_root(steps, condition, layout)
     if not steps or not isinstance(steps[0], str) or tuple(steps) == names:
         return None
-    meant = _meant(steps, root, given)
-    asked, same = cel_path(_root(given), names), _quoted(encode_pointer(names))
-    return f"this looks for {asked}; probably meant: {meant} (as it stands: {same})"
+    meant = _meant(steps, root, condition)
+    field, same = cel_path(_root(condition), names), _quoted(encode_pointer(names))
+    return f"this looks for {field}; probably meant: {meant} (as it stands: {same})"
 
 
-def _root(given: Mapping[str, Any]) -> str:
-    root: str = given.get("root", "data")
+def _root(condition: Mapping[str, Any]) -> str:
+    root: str = condition.get("root", "data")
     return root
 
 
-def _below_root(steps: list[str | int], given: Mapping[str, Any], layout: EventLayout) -> tuple[str, list[str | int]]:
+def _below_root(steps: list[str | int], condition: Mapping[str, Any], layout: EventLayout) -> tuple[str, list[str | int]]:
     """Return the root and the path from it for a path that probably begins at the event or at a variable of CEL."""
     if () in layout.pointers("data"):
         # The document is the whole event, and may be an envelope that the layout does not describe.
-        return _root(given), steps
-    if len(steps) > 1 and steps[0] == "envelope" and _may_be_of_envelope(given, layout):
+        return _root(condition), steps
+    if len(steps) > 1 and steps[0] == "envelope" and _may_be_of_envelope(condition, layout):
         return "envelope", steps[1:]
     for root in ("data", "before"):
         ways = {way for pointer in layout.pointers(root) for way in (pointer, pointer[-1:])} | {(root,)}
         for way in sorted(ways, key=len, reverse=True):
             if len(steps) > len(way) and tuple(steps[: len(way)]) == way:
                 return root, steps[len(way) :]
-    return _root(given), steps
+    return _root(condition), steps
 
 
-def _may_be_of_envelope(given: Mapping[str, Any], layout: EventLayout) -> bool:
-    return next(layout.records(), None) is not None and not OPERATORS[given["op"]].mentions_before
+def _may_be_of_envelope(condition: Mapping[str, Any], layout: EventLayout) -> bool:
+    return next(layout.records(), None) is not None and not OPERATORS[condition["op"]].mentions_before
 
 
 def _steps(text: str) -> Iterator[str | int]:
     """Yield names and indexes as another language would read them; only names if the text has another form."""
-    found: list[str | int] = []
+    steps: list[str | int] = []
     at = 0
     while at < len(text):
         step = _STEP.match(text, at)
@@ -128,24 +128,24 @@ def _steps(text: str) -> Iterator[str | int]:
             return
         name, at = step[1], step.end()
         if name:
-            found.append(int(name) if found and _INDEX.fullmatch(name) else name)
+            steps.append(int(name) if steps and _INDEX.fullmatch(name) else name)
         brackets = _BRACKETS.findall(step[2])
-        found += [_ANY if each in ("", "*") else int(each) if each.isdigit() else each[1:-1] for each in brackets]
-    yield from found
+        steps += [_ANY if each in ("", "*") else int(each) if each.isdigit() else each[1:-1] for each in brackets]
+    yield from steps
 
 
-def _meant(steps: _Steps, root: str, given: Mapping[str, Any]) -> str:
-    if steps[-1] == _ANY and given["op"] == "contains":
+def _meant(steps: _Steps, root: str, condition: Mapping[str, Any]) -> str:
+    if steps[-1] == _ANY and condition["op"] == "contains":
         steps = steps[:-1]
     names = tuple(step for step in steps if isinstance(step, str))
     if root != "before" and len(names) == len(steps):
         dotted = all(name and "." not in name and "/" not in name for name in names)
         field = _quoted(".".join(names) if dotted else encode_pointer(names))
-        return field if root == _root(given) else f'{field} with "root": "{root}"'
-    return f'"cel": {_quoted(_cel(steps, root, given))}'
+        return field if root == _root(condition) else f'{field} with "root": "{root}"'
+    return f'"cel": {_quoted(_cel(steps, root, condition))}'
 
 
-def _cel(steps: _Steps, root: str, given: Mapping[str, Any]) -> str:
+def _cel(steps: _Steps, root: str, condition: Mapping[str, Any]) -> str:
     """Return a filter with indexes in its path as CEL; for operators that CEL lacks, and for long values, only the path."""
     opening, path, lists = "", cel_path(root, ()), 0
     for step in steps:
@@ -157,18 +157,18 @@ def _cel(steps: _Steps, root: str, given: Mapping[str, Any]) -> str:
             lists += 1
             element = "x" * lists
             opening, path = f"{opening}{path}.exists({element}, ", element
-    return f"{opening}{_condition(path, given)}{')' * lists}"
+    return f"{opening}{_condition(path, condition)}{')' * lists}"
 
 
-def _condition(path: str, given: Mapping[str, Any]) -> str:
-    op = given["op"]
-    if op == "exists" and given["value"] is True and "." in path and not path.endswith("]"):
+def _condition(path: str, condition: Mapping[str, Any]) -> str:
+    op = condition["op"]
+    if op == "exists" and condition["value"] is True and "." in path and not path.endswith("]"):
         return f"has({path})"
     if op in ("exists", "changed", "changed_to", "changed_from"):
         return f"{path} ..."
     # The path comes first in each of them. A regexp has no plain dot, so it stays.
-    count = -1 if given.get("ignore_case") else 1
-    printed = parse_filter({**given, "field": "f", "root": "data"}).to_cel().replace("data.f", path, count)
+    count = -1 if condition.get("ignore_case") else 1
+    printed = parse_filter({**condition, "field": "f", "root": "data"}).to_cel().replace("data.f", path, count)
     return printed if len(printed) <= _LONGEST else f"{path} ..."
 
 

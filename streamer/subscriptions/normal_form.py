@@ -111,18 +111,18 @@ def narrowed(clauses: Iterable[Clause]) -> set[Clause]:
     If the ranges have no value in common, they stay as they are. An unknown value may lie in any of them, so the conjunction may
     still match an event with one, and an empty range would have no keys to find it.
     """
-    kept: set[Clause] = set()
+    joined: set[Clause] = set()
     ranges: dict[tuple[Path, Kind], list[Clause]] = {}
     for clause in clauses:
         match list(clause.atoms):
             case [Range(kind=Kind.NUMBER | Kind.STRING as kind)]:
                 ranges.setdefault((clause.path, kind), []).append(clause)
             case _:
-                kept.add(clause)
+                joined.add(clause)
     for (path, of), same in ranges.items():
         both = common_range(of, [atom for clause in same for atom in clause.atoms if isinstance(atom, Range)])
-        kept.update(same if both is None else [value_clause(path, [both])])
-    return kept
+        joined.update(same if both is None else [value_clause(path, [both])])
+    return joined
 
 
 def common_range(kind: Kind, ranges: Sequence[Range]) -> Range | None:

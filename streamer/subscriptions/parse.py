@@ -14,8 +14,8 @@ from streamer.errors import EventError, PatternError, SubscriptionError
 from streamer.events import json
 from streamer.model import BeyondFloat64, CelEvaluator, Dialect, EventType, OnUnknown, TopicDialect
 from streamer.subscriptions.filters import unknown_name
-from streamer.subscriptions.given import converted, read_labels
 from streamer.subscriptions.groups import read_entry
+from streamer.subscriptions.objects import converted, read_labels
 from streamer.subscriptions.operands import check_text, type_name
 from streamer.subscriptions.places import Place
 from streamer.subscriptions.subscription import Filter, FilterGroup, Subscription

@@ -221,7 +221,7 @@ class _Parser:
         self.limits = limits
         self.size = size
         self.states = 0
-        self.bytes_left = limits.max_subscription_bytes
+        self.remaining_bytes = limits.max_subscription_bytes
 
     def parse(self, source: Any, place: Place) -> Pattern:
         self.place = place
@@ -263,8 +263,8 @@ class _Parser:
 
     def _take_bytes(self, count: int) -> None:
         """Count bytes that the text of the pattern has at least, because a mapping may repeat a long text many times."""
-        self.bytes_left -= count
-        if self.bytes_left < 0:
+        self.remaining_bytes -= count
+        if self.remaining_bytes < 0:
             most = self.limits.max_subscription_bytes
             reason = f"more than the {most} bytes of JSON text that are allowed (limits.max_subscription_bytes)"
             raise PatternError(reason, place=str(self.place))

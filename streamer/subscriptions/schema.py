@@ -157,8 +157,8 @@ def subscription_schema(limits: Limits | None = None, topic_dialect: TopicDialec
 
 def arguments(documented: type) -> dict[str, str]:
     """Return the docstring of each argument of a class; empty if Python runs without docstrings."""
-    told = (documented.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
-    return {name: " ".join(text.split()) for name, text in re.findall(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", told, re.M)}
+    section = (documented.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
+    return {name: " ".join(text.split()) for name, text in re.findall(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", section, re.M)}
 
 
 def _group() -> Schema:
@@ -225,9 +225,9 @@ def _operand(operand: Operand, limits: Limits) -> Schema:
 
 def _of_topic(dialect: TopicDialect, is_default: bool) -> Schema:
     """Return the rules for subscriptions whose topic pattern has a dialect."""
-    asked = {"properties": {"topic_dialect": {"const": dialect}}}
+    condition = {"properties": {"topic_dialect": {"const": dialect}}}
     return {
-        "if": asked if is_default else {**asked, "required": ["topic_dialect"]},
+        "if": condition if is_default else {**condition, "required": ["topic_dialect"]},
         "then": {"properties": {"topic": _TOPICS[dialect]}},
     }
 

@@ -43,8 +43,8 @@ class Size:
     def count(self, what: SizeName, more: int) -> str | None:
         """Add *more* of these; if there are too many, return the error with the number and the limit."""
         self._counts[what] += more
-        found, most = self._counts[what], self._most[what]
-        return None if found <= most else f"{found} {what}, with these; at most {most} are allowed (limits.max_{what})"
+        total, most = self._counts[what], self._most[what]
+        return None if total <= most else f"{total} {what}, with these; at most {most} are allowed (limits.max_{what})"
 
     def spend(self, units: float) -> None:
         """Count units of reading. Raises TooCostlyError, and does not count them, if the current answer has fewer."""

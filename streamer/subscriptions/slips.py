@@ -106,9 +106,9 @@ _ENDS: Final[Mapping[str, tuple[bool, bool]]] = {
 }
 
 
-def slip_of_filter(given: Mapping[str, Any], root: str, path: Sequence[str]) -> str | None:
+def slip_of_filter(condition: Mapping[str, Any], root: str, path: Sequence[str]) -> str | None:
     """Return the odd part of a filter's value and its probable meaning."""
-    op, value = given["op"], given.get("value")
+    op, value = condition["op"], condition.get("value")
     if op == "==" and isinstance(value, Mapping) and len(value) == 1 and _of_hasura(name := next(iter(value))) in _MONGO:
         meant = f'"op": {_quoted(_MONGO[_of_hasura(name)])}, "value": {_short(value[name])}'
         return f"this is an object with a member {_quoted(name)}; probably meant: {meant}"
@@ -169,13 +169,13 @@ def slip_of_pattern(pattern: Mapping[str, Any], dialect: Dialect, layout: EventL
             elif is_choice(name, value, dialect):
                 below += [((*here, at), each) for at, each in enumerate(value)]
                 continue
-            found = _odd_name(node, name, dialect)
-            if found is None and not isinstance(value, Mapping):
-                found = _odd_type(here, value, layout) or _odd_values(value)
-                if found is not None:
-                    found = found[0], {**node, name: found[1]}
-            if found is not None:
-                odd, new = found
+            slip = _odd_name(node, name, dialect)
+            if slip is None and not isinstance(value, Mapping):
+                slip = _odd_type(here, value, layout) or _odd_values(value)
+                if slip is not None:
+                    slip = slip[0], {**node, name: slip[1]}
+            if slip is not None:
+                odd, new = slip
                 return str(_place(here)), f"{odd}; probably meant: {_meant(pattern, path, new, dialect)}"
         pending += below[::-1]
     return None
@@ -218,7 +218,7 @@ def _renamed(node: Mapping[str, Any], name: str, names: tuple[str, ...]) -> Any:
     value = node[name]
     for each in reversed(names[1:]):
         value = {each: value}
-    return {(names[0] if known == name else known): (value if known == name else held) for known, held in node.items()}
+    return {(names[0] if known == name else known): (value if known == name else member) for known, member in node.items()}
 
 
 def _of_mongo(name: str, value: Any) -> Any:

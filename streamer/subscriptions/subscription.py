@@ -89,9 +89,9 @@ class FilterGroup:
     def __post_init__(self) -> None:
         if self.op not in GROUPS:
             raise SubscriptionError(f"expected 'any', 'all' or 'not', not {self.op!r}", place="op")
-        given: object = self.filters
-        if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
-            raise SubscriptionError(f"expected a list, not {type(given).__name__}", place="filters")
+        entries: object = self.filters
+        if not isinstance(entries, Sequence) or isinstance(entries, str | bytes | bytearray):
+            raise SubscriptionError(f"expected a list, not {type(entries).__name__}", place="filters")
         if self.op == "not" and len(self.filters) != 1:
             raise SubscriptionError(f"'not' takes one filter, not {len(self.filters)}", place="filters")
 

@@ -115,28 +115,28 @@ def _canonical_members(source: Subscription | bytes) -> dict[str, Any]:
         return members
     # The text was accepted, so it has no duplicate names. `plain_json` refuses any value that `json.loads` reads differently.
     try:
-        given = json.loads(source)
+        document = json.loads(source)
     except (RecursionError, ValueError):
         # It is nested too deep, or has an integer of more than 4,300 digits.
         return _canonical_members(parse_subscription(source))
-    members = {name: given[name] for name, usual in _USUAL.items() if name in given and given[name] != usual}
+    members = {name: document[name] for name, usual in _USUAL.items() if name in document and document[name] != usual}
     if "filters" in members:
         members["filters"] = [_canonical_filter(item) for item in members["filters"]]
     return members
 
 
-def _canonical_filter(given: Mapping[str, Any]) -> dict[str, Any]:
+def _canonical_filter(source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a filter as `Filter.to_dict` does, and those of a group as `FilterGroup.to_dict` does."""
-    if (group := group_of(given)) is not None:
+    if (group := group_of(source)) is not None:
         op, entries = group
         filters = [_canonical_filter(each) for each in entries]
         return {op: filters[0] if op == "not" else filters}
-    members = {"field": given["field"], "op": given["op"], "value": given.get("value")}
+    members = {"field": source["field"], "op": source["op"], "value": source.get("value")}
     if members["op"] == "changed" and members["value"] is None:
         del members["value"]
-    if (root := given.get("root", "data")) != "data":
+    if (root := source.get("root", "data")) != "data":
         members["root"] = root
-    if given.get("ignore_case", False):
+    if source.get("ignore_case", False):
         members["ignore_case"] = True
     return members
 
@@ -162,28 +162,28 @@ def plain_json(value: Any, max_bytes: int) -> bytes | None:
     that encoder silently changes values that JSON cannot express.
     """
     pending = [value]
-    left, text_left = MAX_PLAIN, max_bytes
+    remaining, room = MAX_PLAIN, max_bytes
     while pending:
         item = pending.pop()
         kind = type(item)
         if kind is str:
-            text_left -= len(item)
+            room -= len(item)
         elif kind is dict:
             for name in item:
                 if type(name) is not str:
                     return None
-                text_left -= len(name)
+                room -= len(name)
             pending.extend(item.values())
-            left -= len(item)
+            remaining -= len(item)
         elif kind is list:
             pending.extend(item)
-            left -= len(item)
+            remaining -= len(item)
         elif kind is int:
             if not INT64_MIN <= item <= UINT64_MAX:
                 return None
         elif kind is not bool and item is not None and kind is not float:
             return None
-        if left < 0 or text_left < 0:
+        if remaining < 0 or room < 0:
             return None
     try:
         text = _PLAIN.encode(value).encode()

@@ -106,13 +106,13 @@ def _parts(parsed: CompiledSubscription | _Parsed, layout: EventLayout, array_de
         yield f"collection == {cel_literal(subscription.collection)}"
     if parsed.topic is not None:
         yield _topic(parsed.topic)
-    left = MAX_LENGTH
+    budget = MAX_LENGTH
     for each in (*parsed.filters, *parsed.groups):
-        if (text := cel_within(each, left)) is None:
+        if (text := cel_within(each, budget)) is None:
             reason = f"the CEL of the filters up to this one has more than {MAX_LENGTH:,} characters"
             raise SubscriptionError(reason, place=each.place)
         yield text
-        left -= len(text)
+        budget -= len(text)
     if parsed.pattern is not None:
         alternatives = distribute(parsed.pattern.root, limits.max_conjunctions)
         if alternatives is None:
@@ -173,19 +173,19 @@ class _Printer:
             node.fields.append(each)
         return " && ".join(self._below(document, node) for document, node in roots.items())
 
-    def _place(self, asked: Field) -> tuple[str, tuple[str, ...]]:
+    def _place(self, condition: Field) -> tuple[str, tuple[str, ...]]:
         """Return the document that contains a field, and its path there."""
         if self._array_depth is None:
-            raise _refusal("CEL does not recurse, and arrays nest to any depth; array_depth sets the depth", asked.path)
+            raise _refusal("CEL does not recurse, and arrays nest to any depth; array_depth sets the depth", condition.path)
         for document in _DOCUMENTS:
             pointers = self._layout.pointers(document)
-            if len(pointers) != 1 or asked.path[: len(pointers[0])] != pointers[0] or len(asked.path) == len(pointers[0]):
+            if len(pointers) != 1 or condition.path[: len(pointers[0])] != pointers[0] or len(condition.path) == len(pointers[0]):
                 continue
             if document == "data" and self._can_be_delete:
                 reason = "for a delete without data, CEL sees the document before, a pattern none; name types without 'delete'"
-                raise _refusal(reason, asked.path)
-            return document, asked.path[len(pointers[0]) :]
-        raise _refusal("CEL sees only what lies in data or before", asked.path)
+                raise _refusal(reason, condition.path)
+            return document, condition.path[len(pointers[0]) :]
+        raise _refusal("CEL sees only what lies in data or before", condition.path)
 
     def _below(self, value: str, node: _Node) -> str:
         """Return the conditions on the members of an object as CEL."""
@@ -198,20 +198,22 @@ class _Printer:
     def _elements(self, value: str, node: _Node, depth: int) -> str:
         """Return the condition on a value, or on an element of it if it is an array, as CEL."""
         if depth == 0:
-            conditions = [self._leaf(value, asked) for asked in node.fields]
+            conditions = [self._leaf(value, condition) for condition in node.fields]
             return " && ".join([*conditions, *([self._below(value, node)] if node.children else [])])
         element = f"x{next(self._numbers)}"
         inner = self._elements(element, node, depth - 1)
         return f"(type({value}) == list ? {value} : [{value}]).exists({element}, {inner})"
 
-    def _leaf(self, value: str, asked: Field) -> str:
-        equal = [each.value for each in asked.matchers if isinstance(each, Equal) and not isinstance(each.value, BeyondFloat64)]
+    def _leaf(self, value: str, condition: Field) -> str:
+        equal = [
+            each.value for each in condition.matchers if isinstance(each, Equal) and not isinstance(each.value, BeyondFloat64)
+        ]
         printed = [f"{value} in {cel_literal(equal)}"] if equal else []
-        printed += [f"({_matcher(value, each, asked)})" for each in asked.matchers if not isinstance(each, Equal)]
+        printed += [f"({_matcher(value, each, condition)})" for each in condition.matchers if not isinstance(each, Equal)]
         return f"({' || '.join(printed)})" if printed else "false"
 
 
-def _matcher(value: str, matcher: Matcher, asked: Field) -> str:
+def _matcher(value: str, matcher: Matcher, condition: Field) -> str:
     is_text = f"type({value}) == string && {value}"
     match matcher:
         case Prefix(text, False):
@@ -233,7 +235,7 @@ def _matcher(value: str, matcher: Matcher, asked: Field) -> str:
             bounds += [f"{value} {'<=' if high_inclusive else '<'} {cel_literal(high)}"] if high is not None else []
             return " && ".join([f"type({value}) in [int, uint, double]", *bounds])
         case _:
-            raise _refusal(f"CEL cannot express {matcher} with the meaning that it has in a pattern", asked.path)
+            raise _refusal(f"CEL cannot express {matcher} with the meaning that it has in a pattern", condition.path)
 
 
 def _refusal(reason: str, path: Sequence[str]) -> PatternError:

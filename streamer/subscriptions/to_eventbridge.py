@@ -90,8 +90,8 @@ def _printed(subscription: Subscription, scalars: bool, topic_dialect: TopicDial
     if subscription.topic is not None:
         _add(pattern, ("detail-type",), _topic(subscription.topic, topic_dialect), "topic")
     filters = []
-    for at, given in enumerate(subscription.filters):
-        if not isinstance(entry := parse_entry(given, place=f"filters[{at}]"), CompiledFilter):
+    for at, source in enumerate(subscription.filters):
+        if not isinstance(entry := parse_entry(source, place=f"filters[{at}]"), CompiledFilter):
             raise SubscriptionError("a group of filters is not translated; write a pattern with $or", place=entry.place)
         filters.append(entry)
     if filters and not scalars:
@@ -143,7 +143,7 @@ def _topic(text: str, dialect: TopicDialect) -> list[Any]:
 
 def _joined_ranges(filters: Iterable[CompiledFilter]) -> list[tuple[CompiledFilter, list[Any]]]:
     """Return each filter with its values in a pattern; a lower and an upper bound of one field are one condition."""
-    found: list[tuple[CompiledFilter, list[Any]]] = []
+    joined: list[tuple[CompiledFilter, list[Any]]] = []
     lowest: dict[Path, list[Any]] = {}
     for each in filters:
         values = _values(each)
@@ -155,8 +155,8 @@ def _joined_ranges(filters: Iterable[CompiledFilter]) -> list[tuple[CompiledFilt
             if bounds[1] >= bounds[3]:
                 raise SubscriptionError("the bounds exclude every number; EventBridge refuses such a range", place=each.place)
             continue
-        found.append((each, values))
-    return found
+        joined.append((each, values))
+    return joined
 
 
 def _values(each: CompiledFilter) -> list[Any]:
@@ -237,24 +237,24 @@ def _has_many_digits(value: float) -> bool:
 # Patterns
 
 
-def refuse_inexact(given: Any, place: Place) -> None:
+def refuse_inexact(matcher: Any, place: Place) -> None:
     """Refuse a value or matcher of a pattern of EventBridge that EventBridge itself refuses, or compares in its own way.
 
     Raises:
         PatternError: with the place in the pattern.
     """
-    if not isinstance(given, Mapping):
-        if isinstance(given, int | float) and not isinstance(given, bool) and _has_many_digits(given):
+    if not isinstance(matcher, Mapping):
+        if isinstance(matcher, int | float) and not isinstance(matcher, bool) and _has_many_digits(matcher):
             raise _refusal(f"EventBridge compares numbers of at most {DIGITS} digits", place)
         return
-    ((name, operand),) = given.items()
+    ((name, operand),) = matcher.items()
     place = Place(place, name)
     if name == "cidr":
         _refuse_network(operand, place)
     elif name in ("numeric", "anything-but") and not isinstance(operand, Mapping):
         for each in operand if isinstance(operand, list | tuple) else [operand]:
             refuse_inexact(each, place)
-    _refuse_folding(given, place)
+    _refuse_folding(matcher, place)
 
 
 def _refuse_network(text: str, place: Place) -> None:
@@ -271,15 +271,15 @@ class _Pattern:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
 
-    def printed(self, given: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
-        parse_pattern(given, dialect=self._dialect, limits=Limits(max_depth=MAX_DEPTH), place="pattern")
-        members = given if isinstance(given, Mapping) else json.loads(given)
+    def printed(self, source: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
+        parse_pattern(source, dialect=self._dialect, limits=Limits(max_depth=MAX_DEPTH), place="pattern")
+        members = source if isinstance(source, Mapping) else json.loads(source)
         return self._object(members, Place(None, "pattern"))
 
-    def _object(self, given: Mapping[str, Any], place: Place) -> dict[str, Any]:
-        for name in given:
+    def _object(self, members: Mapping[str, Any], place: Place) -> dict[str, Any]:
+        for name in members:
             _refuse_dots((name,), str(Place(place, name)))
-        return {name: self._member(name, value, Place(place, name)) for name, value in given.items()}
+        return {name: self._member(name, value, Place(place, name)) for name, value in members.items()}
 
     def _member(self, name: str, value: Any, place: Place) -> Any:
         if isinstance(value, Mapping):
@@ -292,10 +292,10 @@ class _Pattern:
             raise _refusal("EventBridge refuses an empty array", place)
         return [self._matcher(each, Place(place, at)) for at, each in enumerate(value)]
 
-    def _matcher(self, given: Any, place: Place) -> Any:
-        if not isinstance(given, Mapping):
-            return _scalar(given, place)
-        ((name, operand),) = given.items()
+    def _matcher(self, matcher: Any, place: Place) -> Any:
+        if not isinstance(matcher, Mapping):
+            return _scalar(matcher, place)
+        ((name, operand),) = matcher.items()
         place = Place(place, name)
         match name:
             case "exactly":
@@ -311,17 +311,17 @@ class _Pattern:
             case "cidr":
                 _refuse_network(operand, place)
                 address = ip_interface(operand)
-                return str(address.ip) if (address.version, address.network.prefixlen) == (4, 32) else dict(given)
+                return str(address.ip) if (address.version, address.network.prefixlen) == (4, 32) else dict(matcher)
             case "anything-but" if not isinstance(operand, Mapping):
                 listed = list(operand) if isinstance(operand, list | tuple) else [operand]
                 return {name: _excluded(listed, place)}
             case _:
-                _refuse_folding(given, place)
-                return dict(given)
+                _refuse_folding(matcher, place)
+                return dict(matcher)
 
 
-def _refuse_folding(given: Any, place: Place) -> None:
-    if "equals-ignore-case" in (text := json.dumps(given, ensure_ascii=False)) and not text.isascii():
+def _refuse_folding(matcher: Any, place: Place) -> None:
+    if "equals-ignore-case" in (text := json.dumps(matcher, ensure_ascii=False)) and not text.isascii():
         raise _refusal("EventBridge folds the case of letters beyond ASCII in its own way", place)
 
 

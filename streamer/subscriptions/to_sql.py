@@ -268,7 +268,7 @@ def _regexp(node: Node, text: str) -> str:
     if not SAME_REGEXP.fullmatch(same):
         raise _refused(node, "this regular expression may mean something else in PostgreSQL")
     # Without `(?s)` a dot is no newline in RE2.
-    return same if same != text else re.sub(r"\\.|\[[^\]]*\]|\.", lambda found: r"[^\n]" if found[0] == "." else found[0], text)
+    return same if same != text else re.sub(r"\\.|\[[^\]]*\]|\.", lambda match: r"[^\n]" if match[0] == "." else match[0], text)
 
 
 def _whole_path(node: Node) -> tuple[str, ...] | None:

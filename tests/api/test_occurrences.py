@@ -222,7 +222,7 @@ def test_a_hundred_thousand_names_are_seen_and_few_are_kept(engine: MakeEngine) 
     text = json.dumps({"data": {f"name{n}": {"x" * 50: n} for n in range(100_000)}}).encode()
     seen = Occurrences(e)
     seen.see(text)
-    assert occurrences.MAX_NAMES - seen._names_left <= 2 * hints.MAX_FIELDS
+    assert occurrences.MAX_NAMES - seen._name_budget <= 2 * hints.MAX_FIELDS
     assert [finding.reason.split(":")[0] for finding in seen.findings()] == ["filters[1].field"]
 
 
@@ -233,8 +233,8 @@ def test_names_are_kept_up_to_a_number_over_all_collections(engine: MakeEngine, 
     seen = Occurrences(e)
     for n in range(200):
         seen.see({"collection": f"c{n}", "data": {f"{n} {m}": [{"a": 1}] * 3 for m in range(40)}})
-    assert seen._names_left == 0
-    kept = sum(len(asked.documents.names) for asked in seen._asked.values()) + len(seen._collections)
+    assert seen._name_budget == 0
+    kept = sum(len(asked.documents.names) for asked in seen._uses.values()) + len(seen._collections)
     assert kept <= 500
     # What occurs is told exactly all the same.
     assert len(list(seen.findings())) == 20

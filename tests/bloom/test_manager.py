@@ -122,7 +122,7 @@ def test_a_filter_that_a_write_enlarges_is_a_rebuild_for_its_capacity(clock: Clo
     assert "reason: capacity, by " in line
     # A rebuild of the manager's own is counted beside them.
     assert manager.rebuild(*NAME)
-    assert manager.rebuilds == {(NAME, Reason.CAPACITY): state.grown, (NAME, Reason.ASKED): 1}
+    assert manager.rebuilds == {(NAME, Reason.CAPACITY): state.grown, (NAME, Reason.REQUESTED): 1}
     assert state_of(e).version == state.version + 1
     # Emptied and filled again it is another filter, which counts from nothing.
     e.remove_many(collection="c")

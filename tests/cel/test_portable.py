@@ -281,7 +281,7 @@ def test_equal_programs_are_compiled_once_whichever_evaluator(engine: MakeEngine
         e.add_many({"id": f"s{number}", "cel": "data.l.exists(x, x > 1)"} for number in range(100))
         e.add({"id": "other", "cel": "data.l.exists(x, x > 2)"})
         cache = e._programs
-        assert (cache.misses, cache.hits, cache.held) == (2, 99, 2)
+        assert (cache.misses, cache.hits, cache.programs) == (2, 99, 2)
 
 
 # --- limits

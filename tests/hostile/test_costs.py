@@ -229,7 +229,7 @@ def spent(act: Callable[[], object]) -> float:
     """Return the units of one answer."""
     with EFFORT.bounded(10**12):
         act()
-        return 10**12 - EFFORT.left
+        return 10**12 - EFFORT.remaining
 
 
 #: A subscription, an event, and the units that an explanation takes at least.
@@ -365,7 +365,7 @@ def test_ctrl_c_ends_an_answer_at_once_and_changes_nothing(engine: MakeEngine, n
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
-    assert EFFORT.left == math.inf
+    assert EFFORT.remaining == math.inf
     assert made.explain(event, "s") == told
 
 

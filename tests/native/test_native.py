@@ -183,9 +183,9 @@ def test_what_removed_subscriptions_needed_of_python_is_bounded() -> None:
 def test_programs_of_thousands_that_are_removed_are_forgotten(engine: MakeEngine, way: str) -> None:
     full = engine()
     full.add_many({"id": str(n), "cel": f"data.a * 2 > {n}"} for n in range(10_000))
-    assert full._programs.held == 10_000
+    assert full._programs.programs == 10_000
     assert len(full.apply([]).removed if way == "apply" else full.remove_many(ids=list(full)).removed) == 10_000
-    assert full._programs.held == 0
+    assert full._programs.programs == 0
 
 
 def test_memory_returns_after_10000_single_rounds(engine: MakeEngine) -> None:

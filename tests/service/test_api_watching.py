@@ -200,7 +200,7 @@ def test_the_rings_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(events.last(None, None, 100)) == 2
     assert sum(len(events.wanted(100)) for _ in range(1000)) <= ring.BURST + ring.RATE
     events.add("s", "p", (100, 0), b'{"id":100,"data":{"x":"%b"}}' % (b"x" * ring.LONGEST), None)
-    assert events.taken == 41
+    assert events.recorded == 41
 
 
 def test_an_event_that_cannot_be_kept_ends_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -145,7 +145,7 @@ def test_a_value_comes_back_from_the_form_as_it_was_written(value: str, kind: st
     draft = drafts.shown(f'{{"id": "x", "labels": {{"n": 1.0}}, "filters": [{{"field": "a", "op": "==", "value": {value}}}]}}')
     assert draft.fields is not None
     assert draft.fields.rows[0].type == kind
-    after = drafts.taken(typed(draft, topic="a.b"))
+    after = drafts.of_form(typed(draft, topic="a.b"))
     assert after.wrong == ()
     assert f'"value": {value}}}' in after.text
     assert '{"n": 1.0}' in after.text
@@ -178,22 +178,22 @@ def test_what_a_form_cannot_show_is_left_to_the_text(text: str) -> None:
 
 def test_the_form_and_the_text_follow_each_other() -> None:
     draft = drafts.shown('{"collection": "orders",\n "cel": "1 ==\\n1"}')
-    assert drafts.taken(typed(draft)).text == draft.text, "what nobody changed stays as it was typed"
-    more = drafts.taken(typed(draft, do="add"))
+    assert drafts.of_form(typed(draft)).text == draft.text, "what nobody changed stays as it was typed"
+    more = drafts.of_form(typed(draft, do="add"))
     assert more.fields is not None
     assert more.fields.rows == (drafts.Row(),)
     row = {"field.0": "a", "op.0": "in", "type.0": "json", "value.0": "[1, 2]"}
-    filled = drafts.taken(typed(more, **row))
+    filled = drafts.of_form(typed(more, **row))
     condition = {"field": "a", "op": "in", "value": [1, 2]}
     assert json.loads(filled.text)["filters"] == [condition]
     for root in ("envelope", "data"):
-        rooted = drafts.taken(typed(filled, **{"root.0": root}))
+        rooted = drafts.of_form(typed(filled, **{"root.0": root}))
         assert json.loads(rooted.text)["filters"] == [condition | {"root": root}]
-        assert drafts.taken(typed(drafts.shown(rooted.text), **{"root.0": ""})).text == filled.text
+        assert drafts.of_form(typed(drafts.shown(rooted.text), **{"root.0": ""})).text == filled.text
     assert json.loads(filled.text)["cel"] == "1 ==\n1"
-    gone = drafts.taken(typed(filled, do="remove.0"))
+    gone = drafts.of_form(typed(filled, do="remove.0"))
     assert "filters" not in json.loads(gone.text)
-    other = drafts.taken(typed(filled, text='{"topic": "a.b"}'))
+    other = drafts.of_form(typed(filled, text='{"topic": "a.b"}'))
     assert other.fields is not None
     assert (other.fields.texts, other.fields.rows) == (("", "", "a.b", ""), ())
 
@@ -201,10 +201,10 @@ def test_the_form_and_the_text_follow_each_other() -> None:
 def test_were_both_changed_somebody_chooses() -> None:
     draft = drafts.shown('{"collection": "orders"}')
     both = typed(draft, topic="a.b", text='{"collection": "others"}')
-    (wrong,) = drafts.taken(both).wrong
+    (wrong,) = drafts.of_form(both).wrong
     assert "both changed" in wrong["reason"]
-    assert json.loads(drafts.taken(both | {"do": "take_form"}).text) == {"collection": "orders", "topic": "a.b"}
-    assert drafts.taken(both | {"do": "take_text"}).text == '{"collection": "others"}'
+    assert json.loads(drafts.of_form(both | {"do": "take_form"}).text) == {"collection": "orders", "topic": "a.b"}
+    assert drafts.of_form(both | {"do": "take_text"}).text == '{"collection": "others"}'
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_were_both_changed_somebody_chooses() -> None:
 )
 def test_a_value_that_is_not_of_its_type_is_told(kind: str, value: str) -> None:
     draft = drafts.shown('{"filters": [{"field": "a", "op": "==", "value": 1}]}')
-    after = drafts.taken(typed(draft, **{"type.0": kind, "value.0": value}))
+    after = drafts.of_form(typed(draft, **{"type.0": kind, "value.0": value}))
     assert [each["place"] for each in after.wrong] == ["filters[0].value"]
     assert after.text == draft.text
 

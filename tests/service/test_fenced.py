@@ -63,7 +63,7 @@ class Place:
         """Read so many events of a partition, and match them."""
         records = [event(number) for number in range(first, last)]
         batch = Batch(partition, records, range(first, last).__getitem__, str(last), generation=generation)
-        return list(self.pipeline.matcher.parts(self.feed, self.feed.taken(batch)))
+        return list(self.pipeline.matcher.parts(self.feed, self.feed.events_of(batch)))
 
     def spooled(self) -> list[tuple[str, int]]:
         rows = self.store.waiting(self.store.lane("out"), 0, 1000, 10**6)

@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from streamer.service.connectors.webhook.guard import Forbidden, Found, Guard, is_public, resolve
+from streamer.service.connectors.webhook.guard import Forbidden, Guard, SocketAddress, is_public, resolve
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "2606:4700::1111", "2a00:1450::1", "::ffff:8.8.8.8"]
 #: Python 3.11 calls the first row global.
@@ -51,11 +51,11 @@ def test_networks_that_are_allowed_pass_but_not_what_addresses_in_them_embed(net
 
 
 def test_of_several_addresses_those_that_pass_are_left() -> None:
-    found: list[Found] = [(socket.AF_INET, ("10.0.0.1", 443)), (socket.AF_INET, ("8.8.8.8", 443))]
-    assert Guard().chosen(found) == found[1:]
+    found: list[SocketAddress] = [(socket.AF_INET, ("10.0.0.1", 443)), (socket.AF_INET, ("8.8.8.8", 443))]
+    assert Guard().passing(found) == found[1:]
     for only in ([], found[:1], [(socket.AF_INET6, ("fe80::1%lo", 443, 0, 1))]):
         with pytest.raises(Forbidden, match="no address that is public"):
-            Guard().chosen(only)
+            Guard().passing(only)
 
 
 @pytest.mark.parametrize("spelled", ["127.1", "0x7f.1", "2130706433", "017700000001", "localhost", "127.0.0.1", "::1"])
@@ -66,4 +66,4 @@ def test_however_an_address_is_spelled_it_is_judged_as_what_it_is(spelled: str) 
         return
     assert not any(is_public(ip_address(address[0])) for _, address in found)
     with pytest.raises(Forbidden):
-        Guard().chosen(found)
+        Guard().passing(found)

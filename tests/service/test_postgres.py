@@ -693,7 +693,7 @@ def test_a_service_delivers_changes_of_tables(database: Database, tmp_path: Path
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline and len(so_far(out)) < 4:
             time.sleep(0.05)
-        service._asked.append(signal.SIGTERM)
+        service._received.append(signal.SIGTERM)
 
     running = threading.Thread(target=stop)  # type: ignore[assignment]
     running.start()

@@ -49,7 +49,7 @@ def test_keys_that_were_heard_of_long_ago_are_forgotten() -> None:
     for number in range(3 * KEYS):
         clock.now += 1e-6
         quiet.due(number)
-    assert len(quiet._seen) <= KEYS
+    assert len(quiet._periods) <= KEYS
     assert quiet.due(3 * KEYS - 1) is None
 
 

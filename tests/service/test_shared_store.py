@@ -255,10 +255,10 @@ def test_what_comes_while_one_counts_is_counted_once(make: Make) -> None:
     ((_, _, last),) = one.lasts()
     other.commit([], [], [], [spooled(2)])
     before, lane.last = lane.last, last
-    assert one.held(lane, before)[0] == 1
+    assert one.backlog(lane, before)[0] == 1
     ((_, _, lane.last),) = one.lasts()
-    assert one.held(lane, last)[0] == 1
-    assert one.held(lane)[0] == 2
+    assert one.backlog(lane, last)[0] == 1
+    assert one.backlog(lane)[0] == 2
 
 
 def test_a_gateway_that_goes_has_who_delivers_begin_anew(make: Make) -> None:
@@ -282,7 +282,7 @@ def test_one_process_delivers_at_a_time_and_another_takes_over(make: Make) -> No
     assert other.lead(30)
     with pytest.raises(Fenced, match="another process delivers the messages in the spool"):
         one.settle(Changes(delivered=[number]))
-    assert other.held(other.lane("out"))[0] == 1
+    assert other.backlog(other.lane("out"))[0] == 1
     assert not one.lead(30)
     other.leave()
     assert one.lead(30)
@@ -453,7 +453,7 @@ def test_a_server_that_is_restarted_is_waited_for(make: Make, cluster: Cluster, 
     reads = (
         lambda: store.waiting(lane, 0, 10, 100),
         lambda: store.waiting_of(lane, 1, 0, 2**62, 10),
-        lambda: store.held(lane),
+        lambda: store.backlog(lane),
         lambda: store.oldest_of(lane, 1),
         store.lasts,
         lambda: store.positions("s", patient=True),
@@ -706,7 +706,7 @@ def test_a_lane_that_is_read_anew_is_never_unknown(make: Make) -> None:
 
     def read_anew() -> None:
         while not is_over.is_set():
-            store.lane("out", anew=True)
+            store.lane("out", reread=True)
 
     reading = threading.Thread(target=read_anew)
     reading.start()

@@ -113,7 +113,7 @@ class Place:
         if running is not None:
             running.await_room({"out": sum(len(row.body) for row in rows)})
         if running is not None:
-            self.counts.found(len(rows))
+            self.counts.recover(len(rows))
             running.hold(rows, lambda: self.store.commit([], [], [], rows))
         else:
             self.store.commit([], [], [], rows)
@@ -192,7 +192,7 @@ def test_a_failing_key_waits_alone(place: Place) -> None:
 
 
 def test_a_key_with_very_many_messages_keeps_no_other_waiting(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MOST_HELD", 50)
+    monkeypatch.setattr(lines, "MOST_IN_MEMORY", 50)
     monkeypatch.setattr(lines, "MOST_OF_A_KEY", 10)
     place.put([*ids_of(["hot"], 500), "cold-0000"])
     endpoint = Endpoint(lambda *_: GOOD)
@@ -422,7 +422,7 @@ def test_what_the_endpoint_before_answers_says_nothing_of_the_next(place: Place)
     running.complete()
     place.wait()
     assert sorted(after.took) == [["a-0000"], ["b-0000"]]
-    assert place.store.lane("out", anew=True).gone is None
+    assert place.store.lane("out", reread=True).gone is None
 
 
 def test_what_was_on_its_way_does_not_shorten_what_an_endpoint_asks_for(place: Place) -> None:
@@ -527,7 +527,7 @@ def test_a_message_that_is_larger_than_all_the_room_passes(place: Place) -> None
 
 
 def test_memory_holds_a_window_of_a_full_spool(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MOST_HELD", 100)
+    monkeypatch.setattr(lines, "MOST_IN_MEMORY", 100)
     monkeypatch.setattr(lines, "PAGE", 10)
     monkeypatch.setattr(lines, "MOST_BLOCKED", 30)
     place.put(ids_of([f"k{number}" for number in range(150)], 3))
@@ -614,7 +614,7 @@ def test_messages_of_a_gateway_count_all_their_matches(make: Make, tmp_path: Pat
     service.run()
     assert sorted(len(each["data"]["subscriptions"]) for each in receiver.messages) == [1, 2]
     store = Store(tmp_path / "data")
-    assert store.held(store.lane("out")) == (0, 0, 0)
+    assert store.backlog(store.lane("out")) == (0, 0, 0)
     store.close()
 
 

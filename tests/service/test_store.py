@@ -88,7 +88,7 @@ def test_of_the_spool_what_was_delivered_leaves_and_nothing_else(tmp_path: Path,
     store.settle(Changes(delivered=[lane.first + number for number in gone]))
     left = [each.number - lane.first for each in store.waiting(lane, 0, 99, 10**6)]
     assert left == [number for number in range(1, 13) if number not in gone]
-    assert store.held(beside)[0] == 12
+    assert store.backlog(beside)[0] == 12
     store.close()
 
 
@@ -203,7 +203,7 @@ def test_a_log_that_was_cut_in_its_last_commit_is_as_it_was_before(tmp_path: Pat
         (copy / "store.db-wal").write_bytes(text[:size])
         if (size - before) % 97 == 0 or size >= len(text) - 1:
             torn = Store(copy)
-            found = (torn.positions("s")["p"], torn.dead_letters(), torn.held(torn.lane("out"))[0])
+            found = (torn.positions("s")["p"], torn.dead_letters(), torn.backlog(torn.lane("out"))[0])
             torn.take("s")
             torn.commit([Confirmed("s", "p", "later", torn.generation("s", "p"))])
             torn.close()
@@ -279,7 +279,7 @@ def test_lanes_of_the_spool_are_apart_and_numbered_in_order(tmp_path: Path) -> N
     store.close()
     store = Store(tmp_path)
     assert store.lanes() == [("a", 10, 30), ("b", 10, 30)]
-    assert store.held(store.lane("b")) == (10, 30, 20)
+    assert store.backlog(store.lane("b")) == (10, 30, 20)
     last = store.waiting(store.lane("a"), 0, 100, 10**6)[-1].number
     store.commit([], [], [], rows[:1])
     assert store.waiting(store.lane("a"), last, 100, 10**6)[0].number == last + 1

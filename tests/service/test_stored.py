@@ -43,7 +43,7 @@ def test_the_text_for_the_engine_differs_in_tenant_and_id_alone(
     made = engine(default_tenant=None)
     made.add_many([held])
     # What the API has written is the same to a service that starts again.
-    assert made.apply([told.held]).unchanged == (inside("acme", asked.id),)
+    assert made.apply([told.source]).unchanged == (inside("acme", asked.id),)
     monkeypatch.setattr("streamer.service.store.ids.written", unexpected)
     if is_cheap:
         assert stored("acme", told.id, text.encode(), MOST) == held

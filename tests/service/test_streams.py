@@ -229,8 +229,8 @@ def test_a_reader_that_falls_behind_reads_on_from_the_store_and_misses_nothing(
         assert slow.take(count) == expected
         assert api.service.api is not None
         hub = api.service.api.streams
-        assert hub._kept_bytes <= 60_000
-        assert hub._posted == hub._taken
+        assert hub._page_bytes <= 60_000
+        assert hub._posted == hub._consumed
         # Each page was read once for both, or nearly.
         late = [Client(api) for _ in range(5)]
         assert [client.take(count) for client in late] == [expected] * 5

@@ -25,7 +25,7 @@ from streamer.service.connectors.protocols import Outcome
 from streamer.service.connectors.webhook import endpoint as webhook
 from streamer.service.connectors.webhook import guard
 from streamer.service.connectors.webhook.endpoint import Webhook, _seconds
-from streamer.service.connectors.webhook.guard import Found, Guard
+from streamer.service.connectors.webhook.guard import Guard, SocketAddress
 from streamer.service.connectors.webhook.signing import signing_key
 from streamer.service.delivery.spool.attempting import Attempting
 from streamer.service.observed.attempts import Attempts
@@ -353,7 +353,7 @@ def test_a_host_that_begins_no_tls_is_waited_for_as_long_as_a_connection_may_tak
 def test_a_name_that_takes_long_to_look_up_keeps_no_other_endpoint_waiting(receiver: Receiver) -> None:
     is_free = threading.Event()
 
-    def stuck(host: str, port: int) -> list[Found]:
+    def stuck(host: str, port: int) -> list[SocketAddress]:
         is_free.wait(30)
         return []
 
@@ -433,7 +433,7 @@ def test_a_name_is_resolved_once_and_the_address_that_was_judged_is_connected_to
     """A name that is public when it is judged, and leads inside when it is connected to: DNS rebinding."""
     asked: list[str] = []
 
-    def rebinding(host: str, port: int) -> list[Found]:
+    def rebinding(host: str, port: int) -> list[SocketAddress]:
         asked.append(host)
         return [(socket.AF_INET, ("8.8.8.8" if len(asked) % 2 else "127.0.0.1", port))]
 

@@ -35,7 +35,7 @@ def test_what_is_kept_of_the_dead_is_bounded() -> None:
         dead.itself = None  # type: ignore[assignment]
     del dead
     assert list(living) == held
-    assert len(living._held) <= 2 * (100 + FEWEST)
+    assert len(living._members) <= 2 * (100 + FEWEST)
 
 
 def test_threads_lose_no_member() -> None:
@@ -72,7 +72,7 @@ def test_nothing_runs_when_a_member_dies() -> None:
     standard: WeakSet[Member] = WeakSet()
     living.add(Member())
     standard.add(Member())
-    assert [reference.__callback__ for reference in living._held.values()] == [None]
+    assert [reference.__callback__ for reference in living._members.values()] == [None]
     down()
     assert len(standard.data) == 1  # type: ignore[attr-defined]
     assert not list(living)

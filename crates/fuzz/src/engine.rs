@@ -68,7 +68,7 @@ pub fn engine(choices: &mut Choices<'_>) -> (usize, usize) {
             let stopped = |engine: &Engine| engine.filters().first().map(|filter| (filter.state.no, filter.keyed.1));
             let before = stopped(&engine);
             let Ok(found) = engine.match_event(&event, &mut scratch) else { continue };
-            if !found.told.is_empty() {
+            if !found.others.is_empty() {
                 continue; // an event with unknown values
             }
             let mut ids: Vec<Box<str>> =

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use streamer_core::cel::{self, Arena, Document, EvaluationScratch, Executable, Reason, Verdict};
-use streamer_core::flatten::{Flattener, GivenParts, PathTrie, Validation};
+use streamer_core::flatten::{CallerParts, Flattener, PathTrie, Validation};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 
@@ -19,7 +19,7 @@ pub fn expression(data: &[u8]) -> usize {
     let Ok(source) = std::str::from_utf8(source) else { return 0 };
     let Ok(program) = cel::compile(source, &limits) else { return 0 };
     let Ok(executable) = Executable::new(Arc::new(program)) else { return 0 };
-    let given = GivenParts { default_tenant: Some("default"), ..GivenParts::default() };
+    let given = CallerParts { default_tenant: Some("default"), ..CallerParts::default() };
     let (mut flattener, arena, mut scratch) = (Flattener::new(), Arena::default(), EvaluationScratch::default());
     let Ok(flat) = flattener.flatten(&TRIE, event, Validation::Full, &given, &limits) else { return 0 };
     let document = Document::new(&flat, &arena, &limits).expect("an event that was checked in full");

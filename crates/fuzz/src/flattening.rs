@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use streamer_core::error::{EventCode, Ignored, Unread};
-use streamer_core::flatten::{Flat, Flattener, GivenParts, PathId, PathTrie, Position, Validation};
+use streamer_core::flatten::{CallerParts, Flat, Flattener, PathId, PathTrie, Position, Validation};
 use streamer_core::json::{self, ParseOptions, Tree};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
@@ -57,8 +57,8 @@ pub(super) static WATCHED: LazyLock<Vec<Watched>> = LazyLock::new(|| {
         .collect()
 });
 
-pub(super) fn given() -> GivenParts<'static> {
-    GivenParts { default_tenant: Some("default"), ..GivenParts::default() }
+pub(super) fn given() -> CallerParts<'static> {
+    CallerParts { default_tenant: Some("default"), ..CallerParts::default() }
 }
 
 pub(super) fn read_whole(text: &[u8]) -> Result<Value, streamer_core::error::EventError> {

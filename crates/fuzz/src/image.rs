@@ -106,7 +106,7 @@ pub fn image(data: &[u8]) -> bool {
         for event in &events {
             let Ok(read) = naive::NaiveEvent::read(event, &layout, &limits) else { continue };
             let Ok(found) = engine.match_event(event, &mut scratch) else { continue };
-            let (is_told, slots) = (!found.told.is_empty(), found.certain.to_vec());
+            let (is_told, slots) = (!found.others.is_empty(), found.certain.to_vec());
             let mut ids: Vec<Box<str>> =
                 slots.iter().map(|slot| engine.record(*slot).expect("a subscription").id().into()).collect();
             if is_good && !is_told {

@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 #[derive(Debug)]
-enum Held {
+enum Storage {
     Mapped(Mmap),
     /// Words, so that arrays are aligned in it, and how many bytes of them there are.
     Owned(Box<[u64]>, usize),
@@ -40,7 +40,7 @@ enum Held {
 
 /// The bytes of a file. Cloning shares them.
 #[derive(Clone, Debug)]
-pub struct Bytes(Arc<Held>);
+pub struct Bytes(Arc<Storage>);
 
 impl Bytes {
     /// Map a file.
@@ -51,7 +51,7 @@ impl Bytes {
     pub fn map(path: &Path) -> io::Result<Bytes> {
         let file = File::open(path)?;
         // SAFETY: the bytes are only read, and never changed: see the contract above.
-        Ok(Bytes(Arc::new(Held::Mapped(unsafe { Mmap::map(&file)? }))))
+        Ok(Bytes(Arc::new(Storage::Mapped(unsafe { Mmap::map(&file)? }))))
     }
 
     /// Bytes in memory of its own.
@@ -61,7 +61,7 @@ impl Bytes {
             word[..chunk.len()].copy_from_slice(chunk);
             u64::from_ne_bytes(word)
         });
-        Bytes(Arc::new(Held::Owned(words.collect(), bytes.len())))
+        Bytes(Arc::new(Storage::Owned(words.collect(), bytes.len())))
     }
 }
 
@@ -70,8 +70,8 @@ impl Deref for Bytes {
 
     fn deref(&self) -> &[u8] {
         match &*self.0 {
-            Held::Mapped(map) => map,
-            Held::Owned(words, length) => &bytemuck::cast_slice(words)[..*length],
+            Storage::Mapped(map) => map,
+            Storage::Owned(words, length) => &bytemuck::cast_slice(words)[..*length],
         }
     }
 }
@@ -101,7 +101,7 @@ impl<T> Array<T> {
 
     /// Heap bytes used; 0 in a file.
     pub fn bytes(&self) -> usize {
-        let is_mapped = self.file.as_ref().is_some_and(|bytes| matches!(*bytes.0, Held::Mapped(_)));
+        let is_mapped = self.file.as_ref().is_some_and(|bytes| matches!(*bytes.0, Storage::Mapped(_)));
         if is_mapped { 0 } else { self.len * size_of::<T>() }
     }
 }
@@ -146,7 +146,7 @@ pub fn pack(mut each: impl FnMut(&mut dyn FnMut(&mut dyn Packed))) {
     each(&mut |array| words += array.words());
     let mut block = Vec::with_capacity(words);
     each(&mut |array| array.copy(&mut block));
-    let block = Bytes(Arc::new(Held::Owned(block.into(), words * size_of::<u64>())));
+    let block = Bytes(Arc::new(Storage::Owned(block.into(), words * size_of::<u64>())));
     let mut at = 0;
     each(&mut |array| array.settle(&block, &mut at));
 }

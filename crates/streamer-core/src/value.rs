@@ -452,7 +452,7 @@ impl Value {
     /// The member *name* of an object.
     pub fn get(&self, name: &str) -> Option<&Value> {
         match self {
-            Value::Map(members) => members.binary_search_by(|(key, _)| (**key).cmp(name)).ok().map(|found| &members[found].1),
+            Value::Map(members) => members.binary_search_by(|(key, _)| (**key).cmp(name)).ok().map(|at| &members[at].1),
             _ => None,
         }
     }

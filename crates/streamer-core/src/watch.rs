@@ -33,20 +33,20 @@ const SPAN: Duration = Duration::from_millis(20);
 struct Watch {
     ask: Option<Ask>,
     /// The time of the last question, or of the first reading of the clock.
-    asked: Option<Instant>,
+    last: Option<Instant>,
 }
 
 thread_local! {
     /// Units until the clock is read; separate, since each `spend` writes it.
-    static LEFT: Cell<usize> = const { Cell::new(SLICE) };
-    static WATCH: Cell<Watch> = const { Cell::new(Watch { ask: None, asked: None }) };
+    static REMAINING: Cell<usize> = const { Cell::new(SLICE) };
+    static WATCH: Cell<Watch> = const { Cell::new(Watch { ask: None, last: None }) };
 }
 
 /// Begin with an event.
 #[inline]
 pub(crate) fn begin(ask: Option<Ask>) {
-    LEFT.set(SLICE);
-    WATCH.set(Watch { ask, asked: None });
+    REMAINING.set(SLICE);
+    WATCH.set(Watch { ask, last: None });
 }
 
 /// Count work that is about to be done, or was done.
@@ -56,8 +56,8 @@ pub(crate) fn begin(ask: Option<Ask>) {
 /// With [`Interrupted`], a panic that is not reported, if the host answered no.
 #[inline]
 pub(crate) fn spend(units: usize) {
-    match LEFT.get().checked_sub(units) {
-        Some(left) => LEFT.set(left),
+    match REMAINING.get().checked_sub(units) {
+        Some(remaining) => REMAINING.set(remaining),
         None => look(),
     }
 }
@@ -66,13 +66,13 @@ pub(crate) fn spend(units: usize) {
 fn look() {
     let now = Instant::now();
     let watch = WATCH.get();
-    let asked = watch.asked.unwrap_or(now);
-    LEFT.set(SLICE);
-    WATCH.set(Watch { asked: Some(asked), ..watch });
-    if let Some(ask) = watch.ask.filter(|_| now - asked >= SPAN) {
+    let last = watch.last.unwrap_or(now);
+    REMAINING.set(SLICE);
+    WATCH.set(Watch { last: Some(last), ..watch });
+    if let Some(ask) = watch.ask.filter(|_| now - last >= SPAN) {
         let goes_on = ask();
-        LEFT.set(SLICE);
-        WATCH.set(Watch { asked: Some(Instant::now()), ..watch });
+        REMAINING.set(SLICE);
+        WATCH.set(Watch { last: Some(Instant::now()), ..watch });
         if !goes_on {
             resume_unwind(Box::new(Interrupted));
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use streamer_core::subscriptions::parse::Defaults;
 
 use streamer_core::error::EventCode;
-use streamer_core::flatten::{Flattener, GivenParts, Locator, PathId, PathTrie, Validation};
+use streamer_core::flatten::{CallerParts, Flattener, Locator, PathId, PathTrie, Validation};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 use streamer_core::subscriptions::Subscription;
@@ -37,8 +37,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn given() -> GivenParts<'static> {
-    GivenParts { default_tenant: Some("default"), ..GivenParts::default() }
+fn given() -> CallerParts<'static> {
+    CallerParts { default_tenant: Some("default"), ..CallerParts::default() }
 }
 
 fn trie(paths: &[(Root, &[&str], Mode)]) -> (PathTrie, Vec<PathId>) {
@@ -166,7 +166,7 @@ fn tenant_and_collection_are_found_first() {
     ] {
         assert_eq!(flattener.locate(&locator, event.as_bytes(), &given(), &limits), expected, "{event}");
     }
-    let arguments = GivenParts { tenant: Some("t"), collection: Some("c"), default_tenant: None };
+    let arguments = CallerParts { tenant: Some("t"), collection: Some("c"), default_tenant: None };
     assert_eq!(flattener.locate(&locator, b"{}", &arguments, &limits), (Some("t"), Some("c")));
 }
 

@@ -21,7 +21,7 @@ use crate::host::Text;
 use crate::match_objects;
 use crate::messages;
 use crate::parallel::{MOST_THREADS, Pulse, parallel};
-use crate::shared::{Found, Shared};
+use crate::shared::{EventMatches, Shared};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -50,7 +50,7 @@ struct Span {
     length: usize,
     /// The start of its outcomes, which belong to the last of its slots.
     outcomes: usize,
-    told: usize,
+    others: usize,
     change: Change,
     ignored: Option<Ignored>,
 }
@@ -66,28 +66,28 @@ struct Run {
 
 impl Run {
     fn settle(&mut self, matched: Result<Matched<'_>, EventError>) {
-        let found = matched.map(|matched| {
+        let spans = matched.map(|matched| {
             let span = Span {
                 start: self.slots.len(),
-                length: matched.certain.len() + matched.told.len(),
+                length: matched.certain.len() + matched.others.len(),
                 outcomes: self.outcomes.len(),
-                told: matched.told.len(),
+                others: matched.others.len(),
                 change: matched.change,
                 ignored: matched.ignored,
             };
             self.slots.extend_from_slice(matched.certain);
-            self.slots.extend(matched.told.iter().map(|(slot, _)| *slot));
-            self.outcomes.extend(matched.told.iter().map(|(_, outcome)| *outcome));
+            self.slots.extend(matched.others.iter().map(|(slot, _)| *slot));
+            self.outcomes.extend(matched.others.iter().map(|(_, outcome)| *outcome));
             self.errors.extend_from_slice(matched.errors);
             span
         });
-        self.spans.push(Some(found));
+        self.spans.push(Some(spans));
     }
 }
 
 /// An event's place in a batch.
 enum Place {
-    Found(Span),
+    Span(Span),
     Bad(Py<PyAny>),
 }
 
@@ -122,7 +122,7 @@ impl Batch {
 
     /// The positions of events that something matches, and of errors, in order.
     fn matched(&self) -> Vec<usize> {
-        let is_matched = |place: &Place| !matches!(place, Place::Found(Span { length: 0, .. }));
+        let is_matched = |place: &Place| !matches!(place, Place::Span(Span { length: 0, .. }));
         (0..self.places.len()).filter(|at| is_matched(&self.places[*at])).collect()
     }
 
@@ -144,7 +144,7 @@ impl Batch {
         guard(py, || {
             let mut text = String::with_capacity(128 * self.slots.len());
             for (row, place) in self.places.iter().enumerate() {
-                let Place::Found(span @ Span { length: 1.., .. }) = place else { continue };
+                let Place::Span(span @ Span { length: 1.., .. }) = place else { continue };
                 let hits = self.hits(py, row, span);
                 for position in 0..hits.slots.len() {
                     let record = hits.record(position)?;
@@ -199,26 +199,26 @@ impl Batch {
     fn result<'py>(&self, py: Python<'py>, position: usize) -> PyResult<Bound<'py, PyAny>> {
         let hits = match &self.places[position] {
             Place::Bad(error) => return Ok(error.bind(py).clone()),
-            Place::Found(Span { length: 0, ignored: None, .. }) => self.nothing.hits(py, &self.shared)?,
-            Place::Found(span) => Bound::new(py, self.hits(py, position, span))?,
+            Place::Span(Span { length: 0, ignored: None, .. }) => self.nothing.hits(py, &self.shared)?,
+            Place::Span(span) => Bound::new(py, self.hits(py, position, span))?,
         };
         match_objects::matches(&hits, &self.events.bind(py).get_item(position)?)
     }
 
     fn hits(&self, py: Python<'_>, position: usize, span: &Span) -> Hits {
-        let certain = span.length - span.told;
-        let told = &self.outcomes[span.outcomes..][..span.told];
-        let outcomes = match told {
+        let certain = span.length - span.others;
+        let others = &self.outcomes[span.outcomes..][..span.others];
+        let outcomes = match others {
             [] => Box::default(),
-            _ => (0..certain).map(|_| None).chain(told.iter().copied().map(Some)).collect(),
+            _ => (0..certain).map(|_| None).chain(others.iter().copied().map(Some)).collect(),
         };
         let slots = self.slots[span.start..][..span.length].into();
-        let found = Found { slots, outcomes, change: span.change, ignored: span.ignored, pin: self.pin.clone() };
+        let result = EventMatches { slots, outcomes, change: span.change, ignored: span.ignored, pin: self.pin.clone() };
         let text = self.texts.binary_search_by_key(&position, |(at, _)| *at).ok().map(|at| self.texts[at].1.bind(py).clone());
         let old_side = self.version.as_ref().zip(text).map(|(version, text)| {
             OldSide::new(version.clone(), text.unbind(), self.tenant.as_deref(), self.collection.as_deref())
         });
-        Hits::new(&self.shared, found, old_side)
+        Hits::new(&self.shared, result, old_side)
     }
 
     /// Add the results of the events with these *texts*.
@@ -230,14 +230,14 @@ impl Batch {
         order: &Order<'_>,
         runs: Vec<Run>,
     ) -> PyResult<()> {
-        let mut found: Vec<Option<Result<Span, EventError>>> = Vec::new();
-        found.resize_with(texts.len(), || None);
+        let mut spans: Vec<Option<Result<Span, EventError>>> = Vec::new();
+        spans.resize_with(texts.len(), || None);
         let mut matched = 0;
         for run in runs {
             let (slots, outcomes) = (self.slots.len(), self.outcomes.len());
             for span in run.spans {
                 let moved = |span: Span| Span { start: span.start + slots, outcomes: span.outcomes + outcomes, ..span };
-                found[order.event(matched)] = span.map(|span| span.map(moved));
+                spans[order.event(matched)] = span.map(|span| span.map(moved));
                 matched += 1;
             }
             match slots {
@@ -246,15 +246,15 @@ impl Batch {
             }
             self.outcomes.extend_from_slice(&run.outcomes);
         }
-        for (text, found) in texts.iter().zip(found) {
+        for (text, spans) in texts.iter().zip(spans) {
             let position = self.places.len();
-            let bad = match (text, found) {
+            let bad = match (text, spans) {
                 (Ok(text), Some(Ok(span))) => {
-                    if span.change == Change::Compare && span.length > span.told {
+                    if span.change == Change::Compare && span.length > span.others {
                         self.version.get_or_insert_with(|| version.clone());
                         self.texts.push((position, text.to_bytes(py).unbind()));
                     }
-                    self.places.push(Place::Found(span));
+                    self.places.push(Place::Span(span));
                     continue;
                 }
                 (Ok(text), Some(Err(error))) => errors::event_error(py, &error, text.is_text()),
@@ -322,18 +322,18 @@ impl Shared {
     pub fn batch<'py>(
         self: &Arc<Self>,
         py: Python<'py>,
-        given: Bound<'py, PyList>,
+        list: Bound<'py, PyList>,
         tenant: Option<&str>,
         collection: Option<&str>,
         threads: usize,
     ) -> PyResult<Batch> {
         guard(py, || {
-            let events: Vec<_> = given.iter().collect();
+            let events: Vec<_> = list.iter().collect();
             let threads = threads.min(MOST_THREADS).clamp(1, events.len().div_ceil(FEWEST).max(1));
             let version = self.engine.version();
             let mut batch = Batch {
                 shared: self.clone(),
-                events: given.unbind(),
+                events: list.unbind(),
                 pin: version.pin(),
                 version: None,
                 tenant: tenant.map(Box::from),

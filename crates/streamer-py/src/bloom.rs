@@ -23,8 +23,8 @@ use streamer_core::subscriptions::normal_form::{Mode, Path, Root};
 
 /// The slices, if *length* bytes have room for them.
 fn slices(length: usize, slices: usize, bits_per_slice: usize) -> PyResult<Slices> {
-    let found = Slices::new(slices, bits_per_slice).filter(|found| found.bytes() <= length);
-    found.ok_or_else(|| PyValueError::new_err("there are fewer bits than slices * bits_per_slice, or none"))
+    let layout = Slices::new(slices, bits_per_slice).filter(|layout| layout.bytes() <= length);
+    layout.ok_or_else(|| PyValueError::new_err("there are fewer bits than slices * bits_per_slice, or none"))
 }
 
 /// Set the bits of *keys* in the portable layout, as `PortableBloomFilter.add` does for each.
@@ -105,11 +105,11 @@ pub struct GatheredKeys {
 
 impl GatheredKeys {
     pub fn new(gathered: Gathered) -> GatheredKeys {
-        let told = |(path, mode, kind): &ShippedPlace| {
+        let row = |(path, mode, kind): &ShippedPlace| {
             let names = path.names.iter().map(|name| name.to_string()).collect();
             (root_name(path.root).into(), mode_name(*mode).into(), names, kind.name())
         };
-        GatheredKeys { places: gathered.places.iter().map(told).collect(), gathered }
+        GatheredKeys { places: gathered.places.iter().map(row).collect(), gathered }
     }
 }
 
@@ -270,8 +270,8 @@ impl ShippedFilter {
                 let mut scratch = ShippedScratch::default();
                 for row in 0..rows {
                     let event = &data[offsets[row] - start..offsets[row + 1] - start];
-                    let told = if is_null(row) { None } else { self.shipped.ask(event, tenant, collection, &mut scratch).ok() };
-                    match told {
+                    let answer = if is_null(row) { None } else { self.shipped.ask(event, tenant, collection, &mut scratch).ok() };
+                    match answer {
                         Some(ShippedAnswer::Answer(Answer::No)) => {}
                         Some(ShippedAnswer::Unknown) => open.push(row),
                         Some(ShippedAnswer::Answer(Answer::Maybe)) | None => passes[row / 8] |= 1 << (row % 8),

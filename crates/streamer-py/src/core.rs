@@ -9,13 +9,13 @@ use crate::external_cel::HostCel;
 use crate::gil;
 use crate::hits::{Hits, Nothing, OldSide};
 use crate::hook::{Hook, call};
-use crate::host::{self, Asked};
+use crate::host::{self, Request};
 use crate::interrupts;
 use crate::match_objects;
 use crate::memory;
 use crate::named;
 use crate::reader::RecordReader;
-use crate::shared::{Found, Shared};
+use crate::shared::{EventMatches, Shared};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString};
@@ -137,7 +137,7 @@ impl Core {
                 external_cel: Some(Arc::new(HostCel { host: host.clone_ref(py) })),
                 seed,
                 ask: Some(interrupts::goes_on),
-                release_gil: Some(Arc::new(|act| gil::held(|py| gil::released(py, act)))),
+                release_gil: Some(Arc::new(|act| gil::with(|py| gil::released(py, act)))),
                 give_back: Some(memory::give_back),
                 before_publish: Some(Arc::new(move || call(&hooked))),
                 ..Options::default()
@@ -215,8 +215,8 @@ impl Core {
     /// Return a subscription as it is kept, or None.
     fn source<'py>(&self, py: Python<'py>, subscription_id: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
         guard(py, || {
-            let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
-            Ok(found.map(|(_, record)| host::source_of(py, &record)))
+            let entry = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
+            Ok(entry.map(|(_, record)| host::source_of(py, &record)))
         })
     }
 
@@ -232,8 +232,8 @@ impl Core {
         narrowing: Option<&str>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         guard(py, || {
-            let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
-            let Some((_, record)) = found else { return Ok(None) };
+            let entry = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
+            let Some((_, record)) = entry else { return Ok(None) };
             // An accepted subscription parses again.
             let Ok(mut addition) = self.reading.read(&record.conditions(), &record.text(), None) else { return Ok(None) };
             if let Some(program) = narrowing.and_then(|source| compile(source, &self.reading.limits).ok()) {
@@ -258,7 +258,7 @@ impl Core {
                 CostClass::Unindexed => "unkeyed",
             };
             result.set_item("cost", cost)?;
-            result.set_item("found_by", found_by(&addition.form, is_exact))?;
+            result.set_item("found_by", accesses(&addition.form, is_exact))?;
             Ok(Some(result))
         })
     }
@@ -278,8 +278,8 @@ impl Core {
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         guard(py, || {
             let (reading, limits) = (&self.reading, &self.reading.limits);
-            let found = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
-            let Some((_, record)) = found else { return Ok(None) };
+            let entry = subscription_id.to_str().ok().and_then(|id| self.shared.engine.get(id));
+            let Some((_, record)) = entry else { return Ok(None) };
             // An accepted subscription parses again.
             let Ok(subscription) = reading.parse(&record.conditions()) else { return Ok(None) };
             let Ok(program) = reading.program(&subscription) else { return Ok(None) };
@@ -311,7 +311,7 @@ impl Core {
             result.set_item("is_portable", is_portable)?;
             let (collection, tenant) = (subscription.collection.as_deref().unwrap_or("*"), &*subscription.tenant);
             result.set_item("partition", (tenant, collection))?;
-            result.set_item("found_by", found_by(&whole, is_exact && !is_portable))?;
+            result.set_item("found_by", accesses(&whole, is_exact && !is_portable))?;
             Ok(Some(result))
         })
     }
@@ -329,8 +329,8 @@ impl Core {
         guard(py, || {
             let ids: Option<Vec<&str>> = ids.as_ref().map(|ids| ids.iter().map(String::as_str).collect());
             let selection = Selection { ids: ids.as_deref(), gateway_id, tenant, collection };
-            let found = self.shared.engine.select(&selection);
-            Ok(found.into_iter().map(|(_, record)| (record.id().to_owned(), host::source_of(py, &record))).collect())
+            let entries = self.shared.engine.select(&selection);
+            Ok(entries.into_iter().map(|(_, record)| (record.id().to_owned(), host::source_of(py, &record))).collect())
         })
     }
 
@@ -413,10 +413,10 @@ impl Core {
             let (tenant, collection) = self.shared.names(tenant, collection)?;
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
-            let asked = Asked { text: &text, tenant, collection };
-            self.shared.find_event(py, &self.shared.engine.version(), &asked, &mut open, |matched| {
+            let request = Request { text: &text, tenant, collection };
+            self.shared.find_event(py, &self.shared.engine.version(), &request, &mut open, |matched| {
                 let ids = self.shared.ids(py, matched.certain)?;
-                for (slot, _) in matched.told {
+                for (slot, _) in matched.others {
                     ids.append(host::id_of(py, &*self.shared.record(*slot)?))?;
                 }
                 Ok(ids)
@@ -437,9 +437,9 @@ impl Core {
             let (tenant, collection) = self.shared.names(tenant, collection)?;
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
-            let asked = Asked { text: &text, tenant, collection };
-            let count = |matched: &Matched<'_>| Ok(matched.certain.len() + matched.told.len());
-            self.shared.find_event(py, &self.shared.engine.version(), &asked, &mut open, count)
+            let request = Request { text: &text, tenant, collection };
+            let count = |matched: &Matched<'_>| Ok(matched.certain.len() + matched.others.len());
+            self.shared.find_event(py, &self.shared.engine.version(), &request, &mut open, count)
         })
     }
 
@@ -456,9 +456,9 @@ impl Core {
             let (tenant, collection) = self.shared.names(tenant, collection)?;
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
-            let asked = Asked { text: &text, tenant, collection };
-            let any = |matched: &Matched<'_>| Ok(!matched.certain.is_empty() || !matched.told.is_empty());
-            self.shared.find_event(py, &self.shared.engine.version(), &asked, &mut open, any)
+            let request = Request { text: &text, tenant, collection };
+            let any = |matched: &Matched<'_>| Ok(!matched.certain.is_empty() || !matched.others.is_empty());
+            self.shared.find_event(py, &self.shared.engine.version(), &request, &mut open, any)
         })
     }
 
@@ -475,14 +475,15 @@ impl Core {
             let (tenant, collection) = self.shared.names(tenant, collection)?;
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
-            let asked = Asked { text: &text, tenant, collection };
+            let request = Request { text: &text, tenant, collection };
             let version = self.shared.engine.version();
-            let found = self.shared.find_event(py, &version, &asked, &mut open, |matched| Ok(Found::of(&version, matched)))?;
+            let result =
+                self.shared.find_event(py, &version, &request, &mut open, |matched| Ok(EventMatches::of(&version, matched)))?;
             let old_side = || OldSide::new(version.clone(), text.to_bytes(py).unbind(), tenant, collection);
-            let old_side = found.needs_text().then(old_side);
-            let hits = match found.is_nothing() {
+            let old_side = result.needs_text().then(old_side);
+            let hits = match result.is_nothing() {
                 true => self.nothing.hits(py, &self.shared)?,
-                false => Bound::new(py, Hits::new(&self.shared, found, old_side))?,
+                false => Bound::new(py, Hits::new(&self.shared, result, old_side))?,
             };
             match_objects::matches(&hits, event)
         })
@@ -613,9 +614,9 @@ impl Core {
             }
             result.set_item("partitions", partitions)?;
             result.set_item("segments", segments)?;
-            let held = engine.held();
-            result.set_item("record_bytes", held.records)?;
-            result.set_item("text_bytes", held.texts)?;
+            let memory = engine.bytes_of_records();
+            result.set_item("record_bytes", memory.records)?;
+            result.set_item("text_bytes", memory.texts)?;
             result.set_item("store_bytes", stores)?;
             result.set_item("index_bytes", indexes)?;
             Ok(result)
@@ -629,7 +630,7 @@ impl Core {
 
     /// Return the sizes of each partition.
     fn partitions<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        guard(py, || self.shared.engine.partitions().iter().map(|held| named::partition_size(py, held)).collect())
+        guard(py, || self.shared.engine.partitions().iter().map(|partition| named::partition_size(py, partition)).collect())
     }
 
     /// Return the counts of each partition, from a sample of the events.
@@ -689,9 +690,9 @@ enum Sought {
 }
 
 /// The rest of an alternative, and its places, each with the values that match there; None for any value.
-type FoundBy = (&'static str, Vec<(String, Vec<Option<Sought>>)>);
+type Access = (&'static str, Vec<(String, Vec<Option<Sought>>)>);
 
-fn found_by(form: &NormalForm, is_exact: bool) -> Vec<FoundBy> {
+fn accesses(form: &NormalForm, is_exact: bool) -> Vec<Access> {
     let sought = |select| match select {
         Select::Any => None,
         Select::Value(text) => Some(Sought::Value(text)),
@@ -700,5 +701,8 @@ fn found_by(form: &NormalForm, is_exact: bool) -> Vec<FoundBy> {
     let conditions = |conditions: Vec<(String, Vec<Select>)>| {
         conditions.into_iter().map(|(place, any_of)| (place, any_of.into_iter().map(sought).collect())).collect()
     };
-    selective(form, is_exact).into_iter().map(|found| (found.rest.as_str(), conditions(found.conditions))).collect()
+    selective(form, is_exact)
+        .into_iter()
+        .map(|alternative| (alternative.rest.as_str(), conditions(alternative.conditions)))
+        .collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::errors::guard;
 use crate::gil;
-use crate::host::{self, Kept, flags};
+use crate::host::{self, HostData, flags};
 use crate::shared::Shared;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -121,10 +121,10 @@ fn mentions_before(form: &NormalForm, pointers: &[Pointer]) -> bool {
 }
 
 /// A text to parse. If the object has more than JSON can express, also the name to store instead, and the object.
-type Given<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Host>);
+type SourceTexts<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Host>);
 
 /// A position, the stored subscription with the same id, and its stored name.
-type Held<'py> = (usize, Bound<'py, PyAny>, Bound<'py, PyBytes>);
+type Respelled<'py> = (usize, Bound<'py, PyAny>, Bound<'py, PyBytes>);
 
 /// Subscriptions to add to a core, numbered from 0. For one thread.
 #[pyclass(frozen, module = "streamer._native")]
@@ -163,14 +163,14 @@ impl Draft {
     ///     The positions of those whose CEL is the host's: it refuses them, or calls `external`.
     fn extend<'py>(&self, py: Python<'py>, sources: &Bound<'py, PyList>) -> PyResult<Vec<usize>> {
         guard(py, || {
-            let mut texts: Vec<Given<'py>> = Vec::with_capacity(sources.len());
+            let mut texts: Vec<SourceTexts<'py>> = Vec::with_capacity(sources.len());
             for source in sources {
                 texts.push(match source.cast_into::<PyBytes>() {
                     Ok(text) => (text, None, None),
                     Err(other) => {
                         let (text, name, object): (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Py<PyAny>) =
                             other.into_inner().cast_into::<PyTuple>()?.extract()?;
-                        (text, Some(name), Some(Kept::host(Some(object))))
+                        (text, Some(name), Some(HostData::host(Some(object))))
                     }
                 });
             }
@@ -225,19 +225,19 @@ impl Draft {
     }
 
     /// Return, for each id that is stored with another text, its position, the subscription and its stored name.
-    fn held_otherwise<'py>(&self, py: Python<'py>) -> PyResult<Vec<Held<'py>>> {
+    fn held_otherwise<'py>(&self, py: Python<'py>) -> PyResult<Vec<Respelled<'py>>> {
         guard(py, || {
             self.locked(|draft| {
-                let mut held = Vec::new();
+                let mut equal = Vec::new();
                 for at in 0..draft.len() {
                     if let Some(addition) = draft.get(at)
                         && let Some((_, record)) = self.shared.engine.get(&addition.id)
                         && *record.text() != *addition.text
                     {
-                        held.push((at, host::source_of(py, &record), PyBytes::new(py, &record.text())));
+                        equal.push((at, host::source_of(py, &record), PyBytes::new(py, &record.text())));
                     }
                 }
-                Ok(held)
+                Ok(equal)
             })
         })
     }

@@ -124,9 +124,9 @@ fn internal_error(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
         return interrupts::raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()));
     }
     if panic.is::<Reentered>() {
-        let told = "this thread is inside a write already, which called what writes now; write after it";
+        let result = "this thread is inside a write already, which called what writes now; write after it";
         return classes(py)
-            .and_then(|classes| classes.reentry.bind(py).call1((told,)))
+            .and_then(|classes| classes.reentry.bind(py).call1((result,)))
             .map_or_else(|error| error, PyErr::from_value);
     }
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));

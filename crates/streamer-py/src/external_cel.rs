@@ -7,7 +7,7 @@
 //! An exception of the host is an interrupt, never an error of CEL: see `interrupts.rs`.
 
 use crate::gil;
-use crate::host::{self, Kept};
+use crate::host::{self, HostData};
 use crate::interrupts::{has_raised, set_raised};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -21,12 +21,18 @@ pub struct HostCel {
 }
 
 impl ExternalCel for HostCel {
-    fn verdict(&self, record: &Record, event: &Event<'_>, side: Side, kept: &mut Option<Box<dyn Any>>) -> Option<Verdict> {
+    fn verdict(
+        &self,
+        record: &Record,
+        event: &Event<'_>,
+        side: Side,
+        event_object: &mut Option<Box<dyn Any>>,
+    ) -> Option<Verdict> {
         if has_raised() {
             return None;
         }
-        let asked = gil::held(|py| self.ask(py, record, event, side, kept));
-        asked.map_err(set_raised).ok()
+        let verdict = gil::with(|py| self.ask(py, record, event, side, event_object));
+        verdict.map_err(set_raised).ok()
     }
 }
 
@@ -37,20 +43,20 @@ impl HostCel {
         record: &Record,
         event: &Event<'_>,
         side: Side,
-        kept: &mut Option<Box<dyn Any>>,
+        event_object: &mut Option<Box<dyn Any>>,
     ) -> PyResult<Verdict> {
         let host = self.host.bind(py);
-        let read = match kept.as_ref().and_then(|kept| kept.downcast_ref::<Py<PyAny>>()) {
+        let read = match event_object.as_ref().and_then(|event_object| event_object.downcast_ref::<Py<PyAny>>()) {
             Some(read) => read.bind(py).clone(),
             None => {
                 let read = host.call_method1("read", (PyBytes::new(py, event.text), event.tenant, event.collection))?;
-                *kept = Some(Box::new(read.clone().unbind()));
+                *event_object = Some(Box::new(read.clone().unbind()));
                 read
             }
         };
         let compile = || Ok::<_, PyErr>(host.call_method1("compile", (host::source_of(py, record),))?.unbind());
-        let compiled = match record.host_or(|| Kept::host(None)).downcast_ref::<Kept>() {
-            Some(kept) => gil::once(&kept.compiled, compile)?.bind(py).clone(),
+        let compiled = match record.host_or(|| HostData::host(None)).downcast_ref::<HostData>() {
+            Some(event_object) => gil::once(&event_object.compiled, compile)?.bind(py).clone(),
             None => compile()?.into_bound(py),
         };
         let verdict = host.call_method1("verdict", (compiled, read, side == Side::Old))?.cast_into::<PyString>()?;

@@ -14,7 +14,7 @@ pub fn released<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) -> T {
 
 /// Run *act* with the GIL.
 #[allow(clippy::disallowed_methods, reason = "here only")]
-pub fn held<T>(act: impl FnOnce(Python<'_>) -> T) -> T {
+pub fn with<T>(act: impl FnOnce(Python<'_>) -> T) -> T {
     Python::attach(|py| fork::attached(|| act(py)))
 }
 
@@ -45,7 +45,7 @@ impl Drop for Lent {
 /// The exception of a handler.
 pub fn look_for_signals() -> PyResult<()> {
     let process = std::process::id();
-    let result = held(|py| py.check_signals());
+    let result = with(|py| py.check_signals());
     if LENT.get() > 0 && std::process::id() != process {
         // The other threads do not exist in the child, so this call could never end.
         eprintln!(

@@ -5,12 +5,12 @@ use crate::gil;
 use crate::interrupts;
 use crate::match_objects::{self, LastGateway, MatchIterator};
 use crate::messages::{self, Common, Encoder};
-use crate::shared::{Found, Shared};
+use crate::shared::{EventMatches, Shared};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use std::sync::{Arc, OnceLock};
-use streamer_core::engine::{Change, Event, HeldRecord, Identity, Outcome, Pin, Record, Transition, Version};
+use streamer_core::engine::{Change, Event, Identity, Outcome, Pin, Record, RecordRef, Transition, Version};
 use streamer_core::error::Ignored;
 use streamer_core::flatten::Validation;
 
@@ -36,9 +36,9 @@ impl OldSide {
         let text = self.text.bind(py).as_bytes();
         let event = Event::new(text, self.tenant.as_deref(), self.collection.as_deref());
         let stays = shared.engine.stays(&self.version, event, &mut scratch);
-        let told = interrupts::raised().map_or_else(|| shared.tell(py, scratch.errors()), Err);
+        let result = interrupts::raised().map_or_else(|| shared.tell(py, scratch.errors()), Err);
         shared.keep(scratch);
-        told.map(|()| stays)
+        result.map(|()| stays)
     }
 
     pub fn new(version: Arc<Version>, text: Py<PyBytes>, tenant: Option<&str>, collection: Option<&str>) -> OldSide {
@@ -69,19 +69,19 @@ pub struct Nothing(OnceLock<Py<Hits>>);
 
 impl Nothing {
     pub fn hits<'py>(&self, py: Python<'py>, shared: &Arc<Shared>) -> PyResult<Bound<'py, Hits>> {
-        let hits = gil::once(&self.0, || Py::new(py, Hits::new(shared, Found::default(), None)))?;
+        let hits = gil::once(&self.0, || Py::new(py, Hits::new(shared, EventMatches::default(), None)))?;
         Ok(hits.bind(py).clone())
     }
 }
 
 impl Hits {
-    /// Hits of *found*, with the old side if `found.needs_text()`.
-    pub fn new(shared: &Arc<Shared>, found: Found, old_side: Option<OldSide>) -> Hits {
-        let Found { slots, outcomes, change, ignored, pin } = found;
+    /// Hits of *result*, with the old side if `result.needs_text()`.
+    pub fn new(shared: &Arc<Shared>, result: EventMatches, old_side: Option<OldSide>) -> Hits {
+        let EventMatches { slots, outcomes, change, ignored, pin } = result;
         Hits { shared: shared.clone(), pin, slots, outcomes, change, ignored, old_side: old_side.map(Arc::new) }
     }
 
-    pub fn record(&self, position: usize) -> PyResult<HeldRecord> {
+    pub fn record(&self, position: usize) -> PyResult<RecordRef> {
         let slot = self.slots.get(position).ok_or_else(|| PyIndexError::new_err("position out of range"))?;
         self.shared.record(*slot)
     }
@@ -90,7 +90,7 @@ impl Hits {
         self.outcomes.get(position).copied().flatten()
     }
 
-    fn taken(&self, positions: &[usize]) -> PyResult<Hits> {
+    fn subset(&self, positions: &[usize]) -> PyResult<Hits> {
         let slot = |at: &usize| self.slots.get(*at).copied().ok_or_else(|| PyIndexError::new_err("position out of range"));
         let outcomes = match &*self.outcomes {
             [] => Box::default(),
@@ -190,7 +190,7 @@ impl Hits {
 
     /// Return some of the hits, in the order of *positions*.
     fn take(&self, py: Python<'_>, positions: Vec<usize>) -> PyResult<Hits> {
-        guard(py, || self.taken(&positions))
+        guard(py, || self.subset(&positions))
     }
 
     /// Return the same hits in the order in which their subscriptions were added.
@@ -199,7 +199,7 @@ impl Hits {
             let records = self.slots.iter().map(|slot| self.shared.record(*slot)).collect::<PyResult<Vec<_>>>()?;
             let mut positions: Vec<usize> = (0..records.len()).collect();
             positions.sort_unstable_by_key(|at| records[*at].order);
-            self.taken(&positions)
+            self.subset(&positions)
         })
     }
 
@@ -221,9 +221,9 @@ impl Hits {
             let tenant = records.map(|record| tenant_of(&record)).find(|tenant| tenant != "*");
             let mut scratch = self.shared.scratch();
             let mut made = None;
-            let told = |identity: Identity<'_>| made = messages::attributes(&identity, key, tenant.as_deref());
+            let write = |identity: Identity<'_>| made = messages::attributes(&identity, key, tenant.as_deref());
             // An event that matched can be read.
-            _ = engine.identify(Event::new(event, None, None), &mut scratch, told);
+            _ = engine.identify(Event::new(event, None, None), &mut scratch, write);
             self.shared.keep(scratch);
             Ok(made.map(|text| PyBytes::new(py, text.as_bytes())))
         })

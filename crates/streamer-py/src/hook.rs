@@ -11,7 +11,7 @@ pub type Hook = Mutex<Option<Py<PyAny>>>;
 pub fn call(hook: &Hook) {
     let is_set = hook.lock().unwrap_or_else(PoisonError::into_inner).is_some();
     if is_set {
-        gil::held(|py| {
+        gil::with(|py| {
             let hook = hook.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|hook| hook.clone_ref(py));
             if let Some(Err(error)) = hook.map(|hook| hook.call0(py)) {
                 panic!("{error}");

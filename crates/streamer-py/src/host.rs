@@ -21,7 +21,7 @@ pub mod flags {
 }
 
 /// The core's data of a subscription for Python.
-pub struct Kept {
+pub struct HostData {
     /// The object, if JSON cannot express all of it.
     object: Option<Py<PyAny>>,
     /// Its id, made at its first match: a reference to it costs a third of making it.
@@ -32,16 +32,16 @@ pub struct Kept {
     pub compiled: OnceLock<Py<PyAny>>,
 }
 
-impl Kept {
+impl HostData {
     /// Keep an object, or none yet.
     pub fn host(object: Option<Py<PyAny>>) -> Host {
-        Box::new(Kept { object, id: OnceLock::new(), labels: OnceLock::new(), compiled: OnceLock::new() })
+        Box::new(HostData { object, id: OnceLock::new(), labels: OnceLock::new(), compiled: OnceLock::new() })
     }
 }
 
 /// A subscription in the host's form: its JSON text, or the object.
 pub fn source<'py>(py: Python<'py>, text: &[u8], host: Option<&Host>) -> Bound<'py, PyAny> {
-    match host.and_then(|host| host.downcast_ref::<Kept>()?.object.as_ref()) {
+    match host.and_then(|host| host.downcast_ref::<HostData>()?.object.as_ref()) {
         Some(object) => object.bind(py).clone(),
         None => PyBytes::new(py, text).into_any(),
     }
@@ -53,7 +53,7 @@ pub fn source_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyAny> {
 }
 
 /// Prefetch the data that is kept with a record.
-pub fn prefetch_kept(record: &Record) {
+pub fn prefetch_host_data(record: &Record) {
     if let Some(host) = record.host() {
         prefetch_at((&raw const **host).cast::<u8>());
     }
@@ -61,7 +61,7 @@ pub fn prefetch_kept(record: &Record) {
 
 /// Prefetch the id of a record, if it was made.
 pub fn prefetch_id(record: &Record) {
-    if let Some(id) = record.host().and_then(|host| host.downcast_ref::<Kept>()?.id.get()) {
+    if let Some(id) = record.host().and_then(|host| host.downcast_ref::<HostData>()?.id.get()) {
         prefetch_at(id.as_ptr());
     }
 }
@@ -69,8 +69,8 @@ pub fn prefetch_id(record: &Record) {
 /// The id of a record.
 pub fn id_of<'py>(py: Python<'py>, record: &Record) -> Bound<'py, PyString> {
     let made = || PyString::new(py, record.id());
-    match record.host_or(|| Kept::host(None)).downcast_ref::<Kept>() {
-        Some(kept) => kept.id.get_or_init(|| made().unbind()).bind(py).clone(),
+    match record.host_or(|| HostData::host(None)).downcast_ref::<HostData>() {
+        Some(cache) => cache.id.get_or_init(|| made().unbind()).bind(py).clone(),
         None => made(),
     }
 }
@@ -90,13 +90,13 @@ pub fn labels_of<'r>(py: Python<'_>, host: &Py<PyAny>, record: &'r Record) -> Py
     if record.flags & flags::LABELS == 0 {
         return Ok(None);
     }
-    let kept = record.host_or(|| Kept::host(None)).downcast_ref::<Kept>();
-    let kept = kept.ok_or_else(|| PyRuntimeError::new_err("a subscription that another host keeps"))?;
-    let text = match kept.labels.get() {
+    let cache = record.host_or(|| HostData::host(None)).downcast_ref::<HostData>();
+    let cache = cache.ok_or_else(|| PyRuntimeError::new_err("a subscription that another host keeps"))?;
+    let text = match cache.labels.get() {
         Some(text) => text,
         None => {
             let text: Option<String> = host.bind(py).call_method1("labels_text", (source_of(py, record),))?.extract()?;
-            kept.labels.get_or_init(|| text.unwrap_or_default().into())
+            cache.labels.get_or_init(|| text.unwrap_or_default().into())
         }
     };
     Ok(Some(&**text).filter(|text| !text.is_empty()))
@@ -169,7 +169,7 @@ fn too_long(py: Python<'_>, most: usize) -> PyErr {
 }
 
 /// An event for the host: its text, and the parts that the caller supplies.
-pub struct Asked<'py, 'a> {
+pub struct Request<'py, 'a> {
     pub text: &'a Text<'py>,
     pub tenant: Option<&'a str>,
     pub collection: Option<&'a str>,

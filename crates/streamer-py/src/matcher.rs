@@ -20,7 +20,7 @@
 use crate::core::topic_dialect_of;
 use crate::errors::{self, guard};
 use crate::gil;
-use crate::host::Asked;
+use crate::host::Request;
 use crate::interrupts;
 use crate::shared::Shared;
 use pyo3::PyTraverseError;
@@ -46,7 +46,7 @@ use streamer_core::subscriptions::{Subscription, normal_form};
 /// Whose all subscriptions and events are.
 const TENANT: &str = "default";
 /// Events read from other formats that are kept for reuse: one for each thread that matches at the same time.
-const KEPT_FIELDS: usize = 32;
+const MOST_POOLED_FIELDS: usize = 32;
 /// Arrays and elements that the flattener names by a small number keep it; others get one of their own from here on.
 const INTERNED: u64 = 1 << 63;
 
@@ -190,23 +190,23 @@ impl Matcher {
 
     /// The names of the matches, in the order of adding, each once.
     fn named<'py>(&self, py: Python<'py>, matched: &Matched<'_>) -> PyResult<Bound<'py, PyList>> {
-        let slots = matched.certain.iter().chain(matched.told.iter().map(|(slot, _)| slot));
+        let slots = matched.certain.iter().chain(matched.others.iter().map(|(slot, _)| slot));
         let records = slots.map(|slot| self.shared.record(*slot)).collect::<PyResult<Vec<_>>>()?;
         let names = self.names();
-        let found = records.iter().filter_map(|record| {
+        let named_entries = records.iter().filter_map(|record| {
             let place = place_of(record)?;
             Some((place.number, names.get(place)?.bind(py).clone()))
         });
-        let mut found: Vec<(u64, Bound<'py, PyAny>)> = found.collect();
-        let is_several = names.several > 0 && found.len() > 1;
+        let mut named_entries: Vec<(u64, Bound<'py, PyAny>)> = named_entries.collect();
+        let is_several = names.several > 0 && named_entries.len() > 1;
         // The rest may run Python.
         drop(names);
         if is_several {
-            found.sort_unstable_by_key(|(number, name)| (name.as_ptr().addr(), *number));
-            found.dedup_by_key(|(_, name)| name.as_ptr().addr());
+            named_entries.sort_unstable_by_key(|(number, name)| (name.as_ptr().addr(), *number));
+            named_entries.dedup_by_key(|(_, name)| name.as_ptr().addr());
         }
-        found.sort_unstable_by_key(|(number, _)| *number);
-        PyList::new(py, found.into_iter().map(|(_, name)| name))
+        named_entries.sort_unstable_by_key(|(number, _)| *number);
+        PyList::new(py, named_entries.into_iter().map(|(_, name)| name))
     }
 
     /// Match the fields that *fill* gives.
@@ -218,15 +218,15 @@ impl Matcher {
         guard(py, || {
             self.matched();
             let mut open = self.shared.open();
-            let kept = self.fields.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let mut fields = kept.unwrap_or_default();
+            let pool = self.fields.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut fields = pool.unwrap_or_default();
             fields.clear();
             open.unless(py, fill(&mut fields))?;
             let engine = &self.shared.engine;
             let version = engine.version();
             let named = |matched: &Matched<'_>| self.named(py, matched);
             let read = &*fields;
-            let found = self.shared.find(
+            let result = self.shared.find(
                 py,
                 false,
                 false,
@@ -234,11 +234,11 @@ impl Matcher {
                 |scratch| engine.match_fields_on(&version, read, TENANT, scratch),
                 named,
             );
-            let mut kept = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept.len() < KEPT_FIELDS {
-                kept.push(fields);
+            let mut pool = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
+            if pool.len() < MOST_POOLED_FIELDS {
+                pool.push(fields);
             }
-            found
+            result
         })
     }
 }
@@ -358,12 +358,12 @@ impl Matcher {
             self.matched();
             let mut open = self.shared.open();
             let text = open.unless(py, self.shared.text(event))?;
-            let asked = Asked { text: &text, tenant: None, collection: None };
-            let found = self.shared.find_event(py, &self.shared.engine.version(), &asked, &mut open, |matched| {
+            let request = Request { text: &text, tenant: None, collection: None };
+            let result = self.shared.find_event(py, &self.shared.engine.version(), &request, &mut open, |matched| {
                 if matched.ignored.is_some() { Ok(None) } else { self.named(py, matched).map(Some) }
             });
             let refuse = || self.shared.host.bind(py).call_method1("refuse", (event,));
-            match found {
+            match result {
                 Ok(Some(names)) => Ok(names),
                 // An event that an engine ignores is not an event here; the host raises the reason.
                 Ok(None) => Ok(refuse()?.cast_into()?),

@@ -44,12 +44,12 @@ fn named<'py>(py: Python<'py>, name: &PartitionName) -> PyResult<Bound<'py, PyDi
     Ok(members)
 }
 
-pub fn partition_size<'py>(py: Python<'py>, held: &PartitionSizes) -> PyResult<Bound<'py, PyAny>> {
-    let members = named(py, &held.name)?;
-    members.set_item("subscriptions", held.subscriptions)?;
-    members.set_item("segments", held.segments)?;
-    members.set_item("subscription_bytes", held.store_bytes)?;
-    members.set_item("index_bytes", held.index_bytes)?;
+pub fn partition_size<'py>(py: Python<'py>, sizes: &PartitionSizes) -> PyResult<Bound<'py, PyAny>> {
+    let members = named(py, &sizes.name)?;
+    members.set_item("subscriptions", sizes.subscriptions)?;
+    members.set_item("segments", sizes.segments)?;
+    members.set_item("subscription_bytes", sizes.store_bytes)?;
+    members.set_item("index_bytes", sizes.index_bytes)?;
     made(py, &classes(py)?.partition, &members)
 }
 
@@ -62,8 +62,8 @@ pub fn partition_counts<'py>(py: Python<'py>, name: &PartitionName, counts: [u64
     made(py, &classes(py)?.counts, &members)
 }
 
-pub fn filter_state<'py>(py: Python<'py>, told: &FilterState) -> PyResult<Bound<'py, PyAny>> {
-    let FilterState { name, keyed: (keyed, unkeyed), state } = told;
+pub fn filter_state<'py>(py: Python<'py>, filter: &FilterState) -> PyResult<Bound<'py, PyAny>> {
+    let FilterState { name, keyed: (keyed, unkeyed), state } = filter;
     let members = named(py, name)?;
     members.set_item("layout", "blocked")?;
     members.set_item("version", state.version)?;
@@ -83,11 +83,11 @@ pub fn filter_state<'py>(py: Python<'py>, told: &FilterState) -> PyResult<Bound<
     made(py, &classes(py)?.filter, &members)
 }
 
-pub fn failing<'py>(py: Python<'py>, told: &FailingSubscription) -> PyResult<Bound<'py, PyAny>> {
+pub fn failing<'py>(py: Python<'py>, subscription: &FailingSubscription) -> PyResult<Bound<'py, PyAny>> {
     let members = PyDict::new(py);
-    members.set_item("subscription_id", &*told.id)?;
-    members.set_item("errors", told.errors)?;
-    members.set_item("reason", told.reason.as_str())?;
+    members.set_item("subscription_id", &*subscription.id)?;
+    members.set_item("errors", subscription.errors)?;
+    members.set_item("reason", subscription.reason.as_str())?;
     made(py, &classes(py)?.failing, &members)
 }
 

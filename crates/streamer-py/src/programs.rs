@@ -6,12 +6,12 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 use streamer_core::cel::{self, Arena, Document, EvaluationScratch, Executable, Verdict};
 use streamer_core::error::{EventError, SubscriptionError, SubscriptionErrorKind, Unread};
-use streamer_core::flatten::{Flattener, GivenParts, PathTrie, Validation};
+use streamer_core::flatten::{CallerParts, Flattener, PathTrie, Validation};
 use streamer_core::layout::EventLayout;
 use streamer_core::limits::Limits;
 
 /// Verdict, reason of an error, the same in words, cost units.
-type Told = (&'static str, Option<&'static str>, Option<String>, u64);
+type ProgramResult = (&'static str, Option<&'static str>, Option<String>, u64);
 
 /// CEL expressions evaluated without an engine. For tests and benchmarks. Immutable, so any number of threads may use it.
 ///
@@ -41,8 +41,8 @@ impl CelPrograms {
     ) -> PyResult<T> {
         let mut flattener = Flattener::new();
         let arena = Arena::default();
-        let given = GivenParts { default_tenant: self.default_tenant.as_deref(), ..GivenParts::default() };
-        let read = flattener.flatten(&self.trie, event, Validation::Full, &given, &self.limits);
+        let caller = CallerParts { default_tenant: self.default_tenant.as_deref(), ..CallerParts::default() };
+        let read = flattener.flatten(&self.trie, event, Validation::Full, &caller, &self.limits);
         let made = read.map_err(Unread::into_error).and_then(|flat| Document::new(&flat, &arena, &self.limits));
         let done = made.and_then(|document| act(&if old_side { document.as_before() } else { document }));
         done.map_err(|error| errors::event_error(py, &error, true).map_or_else(|other| other, PyErr::from_value))
@@ -97,7 +97,7 @@ impl CelPrograms {
     /// Raises:
     ///     EventError: the event cannot be read.
     #[pyo3(signature = (event, budget, old_side=false))]
-    fn evaluate(&self, py: Python<'_>, event: &[u8], budget: u64, old_side: bool) -> PyResult<Vec<Told>> {
+    fn evaluate(&self, py: Python<'_>, event: &[u8], budget: u64, old_side: bool) -> PyResult<Vec<ProgramResult>> {
         guard(py, || {
             self.with(py, event, old_side, |document| {
                 let mut scratch = EvaluationScratch::default();

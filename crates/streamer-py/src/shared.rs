@@ -2,7 +2,7 @@
 
 use crate::errors;
 use crate::gil;
-use crate::host::{self, Asked, Text};
+use crate::host::{self, Request, Text};
 use crate::interrupts;
 use crate::open::Open;
 use crate::reader::RecordReader;
@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyList, PyString};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use streamer_core::engine::{CelError, Change, Engine, Event, HeldRecord, Matched, Outcome, Pin, Scratch, Version};
+use streamer_core::engine::{CelError, Change, Engine, Event, Matched, Outcome, Pin, RecordRef, Scratch, Version};
 use streamer_core::error::{EventError, Ignored};
 
 /// An event from this size on is matched with the GIL released: that costs about 80 ns, and this takes microseconds.
@@ -21,7 +21,7 @@ const LARGE_EVENT: usize = 4096;
 /// An event is also matched with the GIL released if the last event made the index visit this many conjunctions.
 const MUCH_WORK: u64 = 256;
 /// Scratches that are kept: one for each thread that matches at the same time.
-const KEPT_SCRATCHES: usize = 32;
+const MOST_POOLED: usize = 32;
 
 /// The engine and its host, shared with all hits.
 pub struct Shared {
@@ -41,7 +41,7 @@ pub struct Shared {
 
 /// The matches of one event, outside of the scratch.
 #[derive(Default)]
-pub struct Found {
+pub struct EventMatches {
     pub slots: Box<[u32]>,
     /// Empty, or aligned.
     pub outcomes: Box<[Option<Outcome>]>,
@@ -50,7 +50,7 @@ pub struct Found {
     pub pin: Pin,
 }
 
-impl Found {
+impl EventMatches {
     /// Whether the event has no matches and was not ignored.
     pub fn is_nothing(&self) -> bool {
         self.slots.is_empty() && self.ignored.is_none()
@@ -62,25 +62,25 @@ impl Found {
         self.change == Change::Compare && !self.slots.is_empty() && is_plain
     }
 
-    pub fn of(version: &Version, matched: &Matched<'_>) -> Found {
-        let told = matched.told.iter();
-        let outcomes = match matched.told {
+    pub fn of(version: &Version, matched: &Matched<'_>) -> EventMatches {
+        let others = matched.others.iter();
+        let outcomes = match matched.others {
             [] => Box::default(),
-            _ => matched.certain.iter().map(|_| None).chain(told.clone().map(|(_, outcome)| Some(*outcome))).collect(),
+            _ => matched.certain.iter().map(|_| None).chain(others.clone().map(|(_, outcome)| Some(*outcome))).collect(),
         };
-        Found {
-            slots: matched.certain.iter().copied().chain(told.map(|(slot, _)| *slot)).collect(),
+        EventMatches {
+            slots: matched.certain.iter().copied().chain(others.map(|(slot, _)| *slot)).collect(),
             outcomes,
             change: matched.change,
             ignored: matched.ignored,
             // Two writes to a line that all threads share, which most events can do without.
-            pin: if matched.certain.is_empty() && matched.told.is_empty() { Pin::default() } else { version.pin() },
+            pin: if matched.certain.is_empty() && matched.others.is_empty() { Pin::default() } else { version.pin() },
         }
     }
 }
 
 /// The argument for the name of a tenant or a collection.
-type GivenName<'n, 'py> = Option<&'n Bound<'py, PyAny>>;
+type OptionalName<'n, 'py> = Option<&'n Bound<'py, PyAny>>;
 
 impl Shared {
     pub fn new(engine: Engine, host: Py<PyAny>, stream: Option<Py<RecordReader>>) -> Shared {
@@ -117,10 +117,10 @@ impl Shared {
     /// The names that a caller passes with an event.
     pub fn names<'n>(
         &self,
-        tenant: GivenName<'n, '_>,
-        collection: GivenName<'n, '_>,
+        tenant: OptionalName<'n, '_>,
+        collection: OptionalName<'n, '_>,
     ) -> PyResult<(Option<&'n str>, Option<&'n str>)> {
-        let text = |name: GivenName<'n, '_>| name.map(|name| name.cast::<PyString>().ok()?.to_str().ok());
+        let text = |name: OptionalName<'n, '_>| name.map(|name| name.cast::<PyString>().ok()?.to_str().ok());
         match (text(tenant), text(collection)) {
             (Some(None), _) | (_, Some(None)) => {
                 let py = tenant.or(collection).expect("a name that is none").py();
@@ -132,7 +132,7 @@ impl Shared {
     }
 
     /// The record of a slot that a pinned match gave.
-    pub fn record(&self, slot: u32) -> PyResult<HeldRecord> {
+    pub fn record(&self, slot: u32) -> PyResult<RecordRef> {
         self.engine.record(slot).ok_or_else(no_record)
     }
 
@@ -142,7 +142,7 @@ impl Shared {
         self.engine.records(slots, |records| {
             // Each pass waits for memory that the pass before has requested, but for all records at once.
             records.iter().flatten().for_each(|record| record.prefetch_host());
-            records.iter().flatten().for_each(|record| host::prefetch_kept(record));
+            records.iter().flatten().for_each(|record| host::prefetch_host_data(record));
             records.iter().flatten().for_each(|record| host::prefetch_id(record));
             for record in records {
                 ids.push(host::id_of(py, record.ok_or_else(no_record)?));
@@ -159,7 +159,7 @@ impl Shared {
     /// Put a scratch back; one in which a panic happened is not.
     pub fn keep(&self, scratch: Box<Scratch>) {
         let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
-        if scratches.len() < KEPT_SCRATCHES {
+        if scratches.len() < MOST_POOLED {
             scratches.push(scratch);
         }
     }
@@ -174,12 +174,12 @@ impl Shared {
         &self,
         py: Python<'_>,
         version: &Arc<Version>,
-        asked: &Asked<'_, '_>,
+        request: &Request<'_, '_>,
         open: &mut Open<'_>,
         use_: impl FnOnce(&Matched<'_>) -> PyResult<T>,
     ) -> PyResult<T> {
-        let event = Event::new(asked.text.as_bytes(), asked.tenant, asked.collection);
-        let (is_large, is_text) = (event.text.len() >= LARGE_EVENT, asked.text.is_text());
+        let event = Event::new(request.text.as_bytes(), request.tenant, request.collection);
+        let (is_large, is_text) = (event.text.len() >= LARGE_EVENT, request.text.is_text());
         self.find(py, is_large, is_text, open, |scratch| self.engine.match_event_on(version, event, scratch), use_)
     }
 
@@ -194,13 +194,13 @@ impl Shared {
         use_: impl FnOnce(&Matched<'_>) -> PyResult<T>,
     ) -> PyResult<T> {
         let mut scratch = self.scratch();
-        let found = if is_large || self.is_costly.load(Ordering::Relaxed) {
+        let outcome = if is_large || self.is_costly.load(Ordering::Relaxed) {
             let scratch = &mut *scratch;
             gil::released(py, || find(scratch))
         } else {
             find(&mut scratch)
         };
-        let result = match found {
+        let result = match outcome {
             Ok(matched) => {
                 open.settled();
                 let is_costly = matched.work >= MUCH_WORK;

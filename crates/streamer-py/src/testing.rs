@@ -51,10 +51,13 @@ impl CoreHooks {
         let read = NaiveEvent::read(event, &options.layout, &options.limits).map_err(refused)?;
         let mut ids = Vec::new();
         for text in &texts {
-            let asked = Subscription::parse(text, options.defaults(), &options.limits).map_err(refused)?;
-            let is_of = &*asked.tenant == "*" || &*asked.tenant == tenant;
-            if is_of && asked.collection.as_deref().is_none_or(|name| collection == Some(name)) && wants(&asked, &read) {
-                ids.push(asked.id.to_string());
+            let subscription = Subscription::parse(text, options.defaults(), &options.limits).map_err(refused)?;
+            let is_of = &*subscription.tenant == "*" || &*subscription.tenant == tenant;
+            if is_of
+                && subscription.collection.as_deref().is_none_or(|name| collection == Some(name))
+                && wants(&subscription, &read)
+            {
+                ids.push(subscription.id.to_string());
             }
         }
         ids.sort_unstable();

@@ -20,4 +20,4 @@ EXTENSIONS: Final[Mapping[str, Row]] = {
     **optionals.ROWS,
 }
 
-IMPLEMENTATIONS: Final = {name: function(name, found) for name, found in EXTENSIONS.items()}
+IMPLEMENTATIONS: Final = {name: function(name, row) for name, row in EXTENSIONS.items()}

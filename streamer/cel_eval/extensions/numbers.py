@@ -18,7 +18,7 @@ _BITS: Final = 64
 _ALL_BITS: Final = 2**_BITS - 1
 
 
-def _chosen(name: str, is_better: Callable[[Value, Value], bool]) -> Callable[..., Value]:
+def _extreme(name: str, is_better: Callable[[Value, Value], bool]) -> Callable[..., Value]:
     """Return `math.greatest` or `math.least`: the first of the numbers than which no other is better."""
 
     def choose(run: Run, *args: Value) -> Value:
@@ -107,11 +107,11 @@ ROWS: Final[Mapping[str, Row]] = {
     "math.bitXor": row(_bits(operator.xor), *_PAIRS),
     "math.ceil": row(_whole(math.ceil), _DOUBLE),
     "math.floor": row(_whole(math.floor), _DOUBLE),
-    "math.greatest": row(_chosen("math.greatest", operator.gt), *_ONE_OR_LIST, takes_many=True),
+    "math.greatest": row(_extreme("math.greatest", operator.gt), *_ONE_OR_LIST, takes_many=True),
     "math.isFinite": row(lambda run, number: math.isfinite(number), "double -> bool"),
     "math.isInf": row(lambda run, number: math.isinf(number), "double -> bool"),
     "math.isNaN": row(lambda run, number: math.isnan(number), "double -> bool"),
-    "math.least": row(_chosen("math.least", operator.lt), *_ONE_OR_LIST, takes_many=True),
+    "math.least": row(_extreme("math.least", operator.lt), *_ONE_OR_LIST, takes_many=True),
     "math.round": row(_whole(_round), _DOUBLE),
     "math.sign": row(_sign, *_NUMBERS),
     "math.sqrt": row(_square_root, "double -> double", "int -> double", "uint -> double"),

@@ -36,7 +36,7 @@ class Row:
     takes_many: bool = False
 
     def overloads(self, count: int) -> list[tuple[list[str], str]]:
-        """Return the names of the parameters' types and of the result's, for so many arguments."""
+        """Return the names of the parameters' types and of the result's, for a number of arguments."""
         if self.takes_many and count > 1:
             return [([NUMBER] * count, "dyn")]
         return [_split(signature) for signature in self.signatures]
@@ -52,14 +52,14 @@ def _split(signature: str) -> tuple[list[str], str]:
     return [name.strip() for name in params.split(",") if name.strip()], result.strip()
 
 
-def function(name: str, found: Row) -> Callable[[Run, list[Value]], Value]:
+def function(name: str, overloads: Row) -> Callable[[Run, list[Value]], Value]:
     """Return the function of a row: it refuses arguments that fit no signature."""
 
     def call(run: Run, args: list[Value]) -> Value:
         kinds = [TYPES[type(arg)].name for arg in args]
-        if not any(_fits(params, kinds) for params, _ in found.overloads(len(args))):
+        if not any(_fits(params, kinds) for params, _ in overloads.overloads(len(args))):
             return no_overload(name, args)
-        return found.implementation(run, *args)
+        return overloads.implementation(run, *args)
 
     return call
 

@@ -33,11 +33,11 @@ def _any(run: Run, items: list[Value], among: list[Value], decisive: bool) -> Va
     error: Failure | None = None
     for item in items:
         run.charge(1)
-        found = run.is_member(item, among)
-        if found is decisive:
+        membership = run.is_member(item, among)
+        if membership is decisive:
             return decisive
-        if type(found) is Failure:
-            error = error or found
+        if type(membership) is Failure:
+            error = error or membership
     return not decisive if error is None else error
 
 

@@ -89,8 +89,8 @@ def _last_index_of(run: Run, text: str, part: str, last: int | None = None) -> V
         return out_of_range(last, len(text), "string")
     text = text[: last + len(part)]
     # `rfind` takes quadratic time for some texts, `find` does not.
-    found = text[::-1].find(part[::-1])
-    return -1 if found < 0 else len(text) - found - len(part)
+    offset = text[::-1].find(part[::-1])
+    return -1 if offset < 0 else len(text) - offset - len(part)
 
 
 def _replace(run: Run, text: str, old: str, new: str, limit: int = -1) -> Value:

@@ -161,10 +161,10 @@ class Files(Thing):
     def _links_to(self, file: File) -> bool:
         """Return whether a file in another directory has a link among these."""
         try:
-            found = file.inode is not None and [entry for entry in os.scandir(self.directory) if self.has(entry.name)]
+            entries = file.inode is not None and [entry for entry in os.scandir(self.directory) if self.has(entry.name)]
         except OSError:
             return False
-        return any(_inode(Path(entry.path)) == file.inode for entry in found or ())
+        return any(_inode(Path(entry.path)) == file.inode for entry in entries or ())
 
 
 @final
@@ -229,10 +229,10 @@ def _directory(path: Path) -> object:
 
 def _inode(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _resolved(path: Path) -> Path:

@@ -66,9 +66,9 @@ def _layout(value: Any) -> EventLayout:
     if isinstance(value, str) and value in EventLayout.PRESETS:
         # Compat: before there was `format`, the name of a preset was a layout.
         _LOGGER.warning("matching.layout: %s is the name of a format: set matching.format", value)
-    if found := faults(members):
+    if problems := faults(members):
         # If the layout is the name of a preset, the error is at the layout itself.
-        raise wrong_inside([(() if isinstance(value, str) else steps, reason) for steps, reason in found])
+        raise wrong_inside([(() if isinstance(value, str) else steps, reason) for steps, reason in problems])
     return EventLayout.from_dict(members)
 
 

@@ -80,11 +80,11 @@ def _parts_of_lines(lines: Sequence[str]) -> set[int]:
     """Return the numbers of lines that look like parts of one condition. Each alone would be another condition."""
     rules = [(number, line.strip()) for number, line in enumerate(lines, start=1)]
     rules = [(number, line) for number, line in rules if line and not line.startswith("--")]
-    found: set[int] = set()
+    numbers: set[int] = set()
     for (number, line), (next_number, next_line) in pairwise(rules):
         if _UNFINISHED.search(line) or _CONTINUED.match(next_line):
-            found |= {number, next_number}
-    return found
+            numbers |= {number, next_number}
+    return numbers
 
 
 def _refuse_part() -> Mapping[str, Any]:
@@ -98,10 +98,10 @@ def _id(text: str) -> str:
     # sqlc reads the kind of a result there: `-- name: large orders :many`.
     text = words.strip() if words and re.fullmatch(":[a-z]+", last) else text
     try:
-        found = json.loads(text) if text.startswith('"') else text
+        name = json.loads(text) if text.startswith('"') else text
     except ValueError:
         return text
-    return str(found)
+    return str(name)
 
 
 def _line(source: Any) -> Mapping[str, Any]:
@@ -135,7 +135,7 @@ def _statements(text: str) -> Iterator[Rule]:
 
 
 def _statement(number: int, tokens: list[Token], text: str) -> Rule:
-    names = [_id(found[1]) for comment in tokens[0].comments if (found := _NAME.match(comment))]
+    names = [_id(match[1]) for comment in tokens[0].comments if (match := _NAME.match(comment))]
     return Rule(f"statement {number}", lambda: _select(tokens, text), {"id": names[-1]} if names else {})
 
 
@@ -193,8 +193,8 @@ def _tokens(source: str) -> list[Token]:
     try:
         return list(_POSTGRES.tokenize(source))
     except SqlglotError as error:
-        found = re.search(r"from (\d+):(\d+)", str(error.__cause__))
-        at = _line_and_column(source, int(found[1]), int(found[2]) + 1) if found else ""
+        match = re.search(r"from (\d+):(\d+)", str(error.__cause__))
+        at = _line_and_column(source, int(match[1]), int(match[2]) + 1) if match else ""
         raise SubscriptionError("a text, a quoted name or a comment that does not end", place=at) from None
 
 
@@ -204,7 +204,7 @@ def _parsed(tokens: list[Token], source: str, kind: type[exp.Expr] | None = None
     _check_signs(tokens, source)
     parser = _POSTGRES.parser()
     try:
-        found = parser.parse(tokens, source) if kind is None else parser.parse_into(kind, tokens, source)
+        trees = parser.parse(tokens, source) if kind is None else parser.parse_into(kind, tokens, source)
     except ParseError as error:
         raise _not_sql(error, source) from None
     except RecursionError:
@@ -212,9 +212,9 @@ def _parsed(tokens: list[Token], source: str, kind: type[exp.Expr] | None = None
     except (SqlglotError, ValueError, LookupError, TypeError, AttributeError):
         # Texts that are not SQL bring the parser to errors of Python.
         raise SubscriptionError("this is not a condition that sqlglot can parse") from None
-    if len(found) != 1 or found[0] is None:
+    if len(trees) != 1 or trees[0] is None:
         raise SubscriptionError("expected a condition of SQL, such as status = 'paid'")
-    tree: exp.Expr = found[0]
+    tree: exp.Expr = trees[0]
     between = [token for token in tokens if token.token_type is TokenType.BETWEEN]
     ands = sum(token.token_type is TokenType.AND for token in tokens)
     if between and ands < len(between) + sum(1 for _ in tree.find_all(exp.And)):

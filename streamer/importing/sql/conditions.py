@@ -203,8 +203,8 @@ class Translator:
             raise SubscriptionError("this may be a pattern for a column of another type; write a column of texts without ::text")
         if isinstance(value, Folded) and not isinstance(node, (exp.Like, exp.ILike)):
             raise self._reader.refusal(node, "lower() and upper() can only be compared, or be to the left of LIKE")
-        found = self._pattern(node, value, column.path, text, escape)
-        truth = Truth(found, all_of(_exists(column), Not(found)))
+        condition = self._pattern(node, value, column.path, text, escape)
+        truth = Truth(condition, all_of(_exists(column), Not(condition)))
         return truth.negated() if node.args.get("negate") and isinstance(node.parent, exp.Escape) else truth
 
     def _pattern(self, node: exp.Expr, value: Value, path: Path, text: str, escape: str) -> Condition:
@@ -262,8 +262,8 @@ class Translator:
             raise SubscriptionError("expected lower() or upper() of a column, and a text")
         pattern = list(constant.value)
         patterns.check_case(pattern, is_upper=is_upper)
-        found = patterns.like_of_any_case(column.path, pattern)
-        truth = Truth(found, all_of(_exists(column), Not(found)))
+        condition = patterns.like_of_any_case(column.path, pattern)
+        truth = Truth(condition, all_of(_exists(column), Not(condition)))
         return truth if op == "==" else truth.negated()
 
     def _with_constant(self, op: str, column: Column, constant: Constant) -> Truth:

@@ -262,20 +262,20 @@ class Reader:
         with self.at(node):
             if isinstance(node, exp.Array):
                 self.check_members(node)
-                found = [self.value(each) for each in node.expressions]
+                items = [self.value(each) for each in node.expressions]
             elif isinstance(node, exp.Literal) and node.is_string:
-                found = [*values.elements(node.name)]
+                items = [*values.elements(node.name)]
             else:
                 return []
-            return [values.typed(each, kind) if kind and isinstance(each, Constant) else each for each in found]
+            return [values.typed(each, kind) if kind and isinstance(each, Constant) else each for each in items]
 
     def _coalesce(self, node: exp.Expr) -> Coalesce:
-        found: list[Value] = []
+        operands: list[Value] = []
         for each in map(self.value, [node.this, *node.expressions]):
-            found += each.values if isinstance(each, Coalesce) else (each,)
-        if len(found) > _MAX_COALESCED:
+            operands += each.values if isinstance(each, Coalesce) else (each,)
+        if len(operands) > _MAX_COALESCED:
             raise self.refusal(node, f"COALESCE of more than {_MAX_COALESCED} values")
-        return Coalesce(tuple(found))
+        return Coalesce(tuple(operands))
 
     def _column_name(self, node: exp.Expr) -> str:
         table, schema = node.args.get("table"), node.args.get("db")
@@ -317,7 +317,7 @@ def place(source: str, offset: int) -> str:
 
 def identifier(node: exp.Expr) -> str:
     """Return a name as PostgreSQL reads it: letters of ASCII without quotes are small."""
-    return node.name if node.args.get("quoted") else re.sub("[A-Z]+", lambda found: found[0].lower(), node.name)
+    return node.name if node.args.get("quoted") else re.sub("[A-Z]+", lambda match: match[0].lower(), node.name)
 
 
 def type_name(node: exp.Expr) -> str:

@@ -159,11 +159,11 @@ def _day(text: str) -> str:
 
 
 def _instant(text: str, *, has_zone: bool) -> str:
-    found = _TIMESTAMP.fullmatch(text)
+    match = _TIMESTAMP.fullmatch(text)
     try:
-        if found is None or (found[3] is not None) is not has_zone:
+        if match is None or (match[3] is not None) is not has_zone:
             raise ValueError
-        value = datetime.fromisoformat(f"{found[1]}T{found[2]}{found[3] or 'Z'}").astimezone(UTC)
+        value = datetime.fromisoformat(f"{match[1]}T{match[2]}{match[3] or 'Z'}").astimezone(UTC)
     except (ValueError, OverflowError):
         example = "TIMESTAMPTZ '2026-01-31T12:00:00Z'" if has_zone else "TIMESTAMP '2026-01-31 12:00:00', without a time zone"
         raise SubscriptionError(f"expected a time such as {example}") from None

@@ -43,7 +43,7 @@ from streamer.service.api.live import Watched, Watcher
 from streamer.service.api.oidc import Provider
 from streamer.service.api.problems import MEDIA_TYPE, Problem, refuse_unknown
 from streamer.service.api.route import Route
-from streamer.service.api.routes import Found, find
+from streamer.service.api.routes import Endpoint, find
 from streamer.service.api.streams import Stream, Streams, Wanted
 from streamer.service.api.tokens import DEV, Token, Tokens
 from streamer.service.tenants.loading import Loading
@@ -274,18 +274,18 @@ class App:
         self._check_head(request)
         if self._opened is None:
             return self._while_loading(request, noted)
-        found = find(_raw_path(request))
-        if found is None:
+        endpoint = find(_raw_path(request))
+        if endpoint is None:
             raise Problem("unknown", "there is no such path; /v1/openapi.json lists those that there are")
-        noted["route"] = found.path
-        allowed = {"Allow": ", ".join(found.methods)}
+        noted["route"] = endpoint.path
+        allowed = {"Allow": ", ".join(endpoint.methods)}
         if request.method == "OPTIONS":
             return Answer(status=204, headers=allowed)
-        route = found.routes.get("GET" if request.method == "HEAD" else request.method)
+        route = endpoint.routes.get("GET" if request.method == "HEAD" else request.method)
         if route is None:
             raise Problem("method", f"there are {allowed['Allow']}", headers=allowed)
         if route.scope is None:
-            return await self._handled(request, found, route, DEV, None, noted)
+            return await self._handled(request, endpoint, route, DEV, None, noted)
         token = await self._token(request)
         noted["token"] = token.id
         if route.is_change:
@@ -294,7 +294,7 @@ class App:
             raise Problem("not-allowed", f"it needs the scope {route.scope}")
         self._limits.take(token.tenant)
         with self._limits.of_token(token.id):
-            return await self._handled(request, found, route, token, token.tenant, noted)
+            return await self._handled(request, endpoint, route, token, token.tenant, noted)
 
     def _while_loading(self, request: Request, noted: MutableMapping[str, str]) -> Answer:
         """Answer a request while the service loads its subscriptions: with its health and its progress, or not at all."""
@@ -307,7 +307,13 @@ class App:
         raise Problem("loading", "it loads its subscriptions; /readyz reports how far it is", headers={"Retry-After": "5"})
 
     async def _handled(
-        self, request: Request, found: Found, route: Route, token: Token, tenant: str | None, noted: MutableMapping[str, str]
+        self,
+        request: Request,
+        endpoint: Endpoint,
+        route: Route,
+        token: Token,
+        tenant: str | None,
+        noted: MutableMapping[str, str],
     ) -> Answer:
         query = _query(request, route)
         if (named := query.pop("tenant", None)) is not None:
@@ -320,10 +326,10 @@ class App:
             noted["tenant"] = tenant
         call = Call(
             route=route.path,
-            path={name: _decoded(value) for name, value in found.values.items()},
+            path={name: _decoded(value) for name, value in endpoint.values.items()},
             query=query,
             headers={name: value for name in _HEEDED if (value := _joined(request, name)) is not None},
-            chosen=_chosen(request, route),
+            answer_type=_answer_type(request, route),
             media_type=_media_type(request, route),
             body=await self._body(request, route, noted),
             token=token,
@@ -456,7 +462,7 @@ def _joined(request: Request, name: str) -> str | None:
     return ", ".join(values) if values else None
 
 
-def _chosen(request: Request, route: Route) -> str:
+def _answer_type(request: Request, route: Route) -> str:
     """Return the media type of the answer. Raises Problem if none of the accepted types is available."""
     accepted = _joined(request, "accept")
     if accepted is None or not accepted.strip():

@@ -84,7 +84,7 @@ class Call:
         path: the values for the braces in the route's path.
         query: values of the given parameters.
         headers: `if-match`, `if-none-match` and `last-event-id`, if given.
-        chosen: the media type of the answer.
+        answer_type: the media type of the answer.
         tenant: the tenant that it is about; None for an administrator's that names none.
     """
 
@@ -94,7 +94,7 @@ class Call:
     headers: Mapping[str, str]
     body: bytes
     media_type: str
-    chosen: str
+    answer_type: str
     token: Token
     tenant: str | None
 
@@ -129,9 +129,9 @@ class Call:
         """Return the last number of the previous page; as `after`."""
         if (after := self.after()) is None:
             return None
-        if (found := number(after)) is None:
+        if (last := number(after)) is None:
             raise Problem("bad-request", "cursor: expected the next of the page before, as it was given")
-        return found
+        return last
 
     def cursor(self, after: str | int) -> str:
         """Return a cursor for the next page. It is bound to the list and its query, and is not a secret."""
@@ -180,15 +180,15 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
 def members_of(body: bytes, decode: Callable[[str], Any] = json.loads) -> dict[str, Any]:
     """Read a body that is an object. Raises Problem."""
     try:
-        found = decode(body.decode())
+        members = decode(body.decode())
     except RecursionError:
         raise Problem("bad-request", "the body is nested too deep") from None
     except ValueError:
         # Also a number of thousands of digits.
         raise Problem("bad-request", "the body is not JSON in UTF-8") from None
-    if not isinstance(found, dict):
+    if not isinstance(members, dict):
         raise Problem("bad-request", "expected an object")
-    return found
+    return members
 
 
 @final
@@ -206,9 +206,9 @@ class Member(NamedTuple):
 
 def members_as_sent(body: bytes) -> dict[str, Member]:
     """Read a body that is an object, as `members_of`, with the text of each member. Raises Problem."""
-    found: dict[str, Member] = {}
+    members: dict[str, Member] = {}
     if not members_of(body, _FLOATS.decode):
-        return found
+        return members
     text = body.decode()
     # It is an object, so a name follows each brace or comma, and a colon follows the name.
     at = text.index("{")
@@ -216,9 +216,9 @@ def members_as_sent(body: bytes) -> dict[str, Member]:
         name, at = _FLOATS.raw_decode(text, _past_space(text, at + 1))
         start = _past_space(text, _past_space(text, at) + 1)
         value, end = _FLOATS.raw_decode(text, start)
-        found[name] = Member(value, text[start:end].encode())
+        members[name] = Member(value, text[start:end].encode())
         at = _past_space(text, end)
-    return found
+    return members
 
 
 #: An int is limited to some thousands of digits; a float is not.
@@ -227,9 +227,9 @@ _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
 def _past_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    assert found is not None
-    return found.end()
+    space = _SPACE.match(text, at)
+    assert space is not None
+    return space.end()
 
 
 def tag_of(row: Versioned) -> str:
@@ -241,11 +241,11 @@ def tags(header: str) -> list[str] | None:
     """Read `If-Match` or `If-None-Match`; None is `*`. Raises Problem."""
     if header.strip() == "*":
         return None
-    found, at = [], 0
+    etags, at = [], 0
     while at < len(header):
         match = _TAG.match(header, at)
         if match is None:
             raise Problem("bad-request", 'If-Match, If-None-Match: expected *, or tags as "17"')
-        found.append(match[1])
+        etags.append(match[1])
         at = match.end()
-    return found
+    return etags

@@ -60,8 +60,13 @@ def checked(before: Loaded, text: bytes, parse: Parse, fitting: Callable[[Loaded
         fitting(new)
     except BulkConfigError as bulk:
         return {"good": False, "needs_restart": False, "errors": list(map(_error, bulk.errors)), "changes": []}
-    found = list(_changes(before, new))
-    return {"good": True, "needs_restart": any(each["needs_restart"] for each in found), "errors": [], "changes": found}
+    differences = list(_changes(before, new))
+    return {
+        "good": True,
+        "needs_restart": any(each["needs_restart"] for each in differences),
+        "errors": [],
+        "changes": differences,
+    }
 
 
 def _changes(before: Loaded, new: Loaded) -> Iterator[dict[str, Any]]:

@@ -108,9 +108,9 @@ class Records:
             reason = "unknown member: the body is the event itself, not an object with this member; did you mean /v1/explain?"
             raise Problem("bad-request", f"event: {reason}", errors=[{"place": "event", "reason": reason}])
 
-    def note(self, name: SourceFormat, found: list[Read]) -> str | None:
+    def note(self, name: SourceFormat, events: list[Read]) -> str | None:
         """Return how a source of the format would read these events differently; None if it would not."""
-        if name == "json" or self._is_of_decoders or not any(each.type in ("update", "delete") for each in found):
+        if name == "json" or self._is_of_decoders or not any(each.type in ("update", "delete") for each in events):
             return None
         return "the service has no such source: in one, values that before lacks are unknown; here they count as missing"
 
@@ -120,10 +120,10 @@ class Records:
         if name is None:
             self._refuse_question(record)
             return Read(record)
-        found = self.events(name, record, call.of_events)
-        if len(found) > 1:
-            raise Problem("event", f"the record has {len(found):,} events: /v1/decode splits them; send one of them")
-        return found[0]
+        events = self.events(name, record, call.of_events)
+        if len(events) > 1:
+            raise Problem("event", f"the record has {len(events):,} events: /v1/decode splits them; send one of them")
+        return events[0]
 
 
 @final
@@ -155,14 +155,14 @@ class Decoding:
     def decode(self, call: Call) -> Answer:
         """See the route."""
         name, limit = call.query.get("format", "json"), call.query.get("limit", 10)
-        found = self._records.events(name, call.body, call.of_events, call.query.get("key"))
+        records = self._records.events(name, call.body, call.of_events, call.query.get("key"))
         events = b",".join(
             b'{"event":%b,"key":%b,"ignored":%b}' % (each.text or b"null", _json(each.key), _json(each.ignored))
-            for each in found[:limit]
+            for each in records[:limit]
         )
-        note = self._records.note(name, found)
+        note = self._records.note(name, records)
         # Bytes, because numbers keep their spelling.
-        return Answer(b'{"events":[%b],"count":%d,"note":%b}' % (events, len(found), _json(note)))
+        return Answer(b'{"events":[%b],"count":%d,"note":%b}' % (events, len(records), _json(note)))
 
 
 def _json(value: str | None) -> bytes:

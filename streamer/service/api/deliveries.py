@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 from streamer.service.api.calls import Answer, Call, answer, members_of
 from streamer.service.api.problems import Problem, refuse_unknown
-from streamer.service.api.routes_delivered import CHOSEN
+from streamer.service.api.routes_delivered import CRITERIA
 from streamer.service.api.status import Status
 from streamer.service.delivery.replays import Replay
 from streamer.service.observed.attempts import Attempt
@@ -92,12 +92,12 @@ class Delivering:
     def begin_replay(self, call: Call) -> Answer:
         """See the route."""
         members = members_of(call.body)
-        refuse_unknown(members, ("numbers", *CHOSEN))
+        refuse_unknown(members, ("numbers", *CRITERIA))
         numbers, criteria = members.pop("numbers", None), members
         if bool(criteria) == (numbers is not None):
-            raise Problem("bad-request", f"expected numbers, or some of {', '.join(CHOSEN)}")
+            raise Problem("bad-request", f"expected numbers, or some of {', '.join(CRITERIA)}")
         if not all(isinstance(value, str) for value in criteria.values()):
-            raise Problem("bad-request", f"{', '.join(CHOSEN)}: expected texts")
+            raise Problem("bad-request", f"{', '.join(CRITERIA)}: expected texts")
         if numbers is not None:
             good = isinstance(numbers, list) and 0 < len(numbers) <= MOST_NUMBERS
             if not good or not all(type(each) is int and 0 < each < 2**63 for each in numbers):

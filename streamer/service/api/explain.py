@@ -81,7 +81,7 @@ class Asking:
     def match(self, call: Call) -> Answer:
         """See the route. Only an administrator sees the subscriptions for every tenant."""
         limit, more = call.query.get("limit", 1000), False
-        found: list[dict[str, Any]] = []
+        matching: list[dict[str, Any]] = []
         is_all = call.token.tenant is None
         event = self._records.one(call, call.body)
         if event.ignored is not None:
@@ -92,10 +92,10 @@ class Asking:
             tenant, subscription_id = outside(each.subscription_id)
             if not is_all and tenant != call.tenant:
                 continue
-            if len(found) == limit:
+            if len(matching) == limit:
                 more = True
                 break
-            found.append(
+            matching.append(
                 {
                     "tenant": tenant,
                     "id": subscription_id,
@@ -104,7 +104,7 @@ class Asking:
                     "certain": each.certain,
                 }
             )
-        return answer({"matches": found, "more": more, "ignored": matches.ignored})
+        return answer({"matches": matching, "more": more, "ignored": matches.ignored})
 
     def explain(self, call: Call) -> Answer:
         """See the route."""
@@ -123,7 +123,7 @@ class Asking:
             raise Problem("event", f"the record is not a change: {ignored}")
         whose = self._of_one(call)
         if "id" in question:
-            each = self._held(whose, question["id"].value)
+            each = self._stored(whose, question["id"].value)
         else:
             each = claimed(named(question["subscription"].text, "given"), whose.whose)
         # The default tenant is only for the subscription. An administrator's event names its own tenant, as in `match`.
@@ -137,28 +137,28 @@ class Asking:
 
     def _explain_first(self, call: Call, event: bytes, matches: Matches, limit: int) -> Answer:
         more = False
-        found: list[dict[str, Any]] = []
+        explanations: list[dict[str, Any]] = []
         for inner in matches.ids():
             tenant, subscription_id = outside(inner)
             if call.token.tenant not in (None, tenant):
                 continue
-            if more := len(found) == limit:
+            if more := len(explanations) == limit:
                 break
             if (row := self._subscriptions.get(tenant, subscription_id)) is None:
                 continue  # it was deleted meanwhile
             explanation = self._explained(written(row.text, tenant), event, call.of_events).to_dict()
-            found.append({"tenant": tenant, "id": subscription_id, **explanation})
-        return answer({"matches": found, "more": more, "ignored": matches.ignored})
+            explanations.append({"tenant": tenant, "id": subscription_id, **explanation})
+        return answer({"matches": explanations, "more": more, "ignored": matches.ignored})
 
     def _explained(self, each: Written, event: bytes, tenant: str | None) -> Explanation:
         engine = Engine._of(self._options)
-        return explain(each.id, lambda _: engine._compile(each.held), event, self._options, tenant)
+        return explain(each.id, lambda _: engine._compile(each.source), event, self._options, tenant)
 
     def _of_one(self, call: Call) -> Call:
         """Return the call with a tenant: its own, or the default one."""
         return call if call.tenant is not None else replace(call, tenant=self._default)
 
-    def _held(self, call: Call, subscription_id: Any) -> Written:
+    def _stored(self, call: Call, subscription_id: Any) -> Written:
         """Return a stored subscription. Raises Problem and Declined."""
         if not isinstance(subscription_id, str) or not is_unicode(subscription_id):
             raise Problem("bad-request", "id: expected some text")
@@ -183,23 +183,23 @@ class Asking:
         tenants = (event.tenant, EVERY) if call.token.tenant is None else (event.tenant,)
         walk = _Walk(self._subscriptions, tenants, event.collection, at)
         among = islice(walk, examine)
-        found = near_misses(self._here(call), record.text, limit, call.of_events, None, examine, among)
+        misses = near_misses(self._here(call), record.text, limit, call.of_events, None, examine, among)
         items = []
-        for miss in found:
+        for miss in misses:
             tenant, subscription_id = outside(miss.subscription_id)
             items.append({"tenant": tenant, "id": subscription_id, **_under_its_id(miss.to_dict(), subscription_id)})
         more = None if walk.is_at_end else call.cursor(walk.at)
-        return answer({"near_misses": items, "examined": found.examined, "complete": more is None, "next": more})
+        return answer({"near_misses": items, "examined": misses.examined, "complete": more is None, "next": more})
 
     def plan(self, call: Call) -> Answer:
         """See the route."""
-        each = self._held(call, call.path["id"])
+        each = self._stored(call, call.path["id"])
         try:
             plan = self._engine.plan(inside(call.whose, each.id))
         except UnknownSubscriptionError:
             # It is paused, so the service's engine does not have it.
             aside = Engine._of(self._options)
-            aside.add(each.held)
+            aside.add(each.source)
             plan = aside.plan(inside(call.whose, each.id))
         return answer({"tenant": call.whose, "id": each.id, **_under_its_id(plan.to_dict(), each.id)})
 
@@ -207,12 +207,12 @@ class Asking:
         """See the route. Subscriptions that are paused or in another process are not in this process's filters."""
         limit, collection = call.query.get("limit", 50), call.query.get("collection")
         at = (call.tenant or "", "") if (after := call.after()) is None else outside(after)
-        found: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         looked_at, deadline = 0, time.thread_time() + _LOOKING
         more = None
         for row in self._subscriptions.each(call.tenant, at):
             # Look at one row at least, so that each page makes progress.
-            if len(found) == limit or (looked_at and time.thread_time() > deadline):
+            if len(rows) == limit or (looked_at and time.thread_time() > deadline):
                 more = call.cursor(inside(*at))
                 break
             looked_at, at = looked_at + 1, (row.tenant, row.id)
@@ -228,8 +228,8 @@ class Asking:
                     "cost": plan.cost,
                     "effort": plan.effort.value,
                 }
-                found.append({**body, "origin": row.origin, "updated": time_of(row.updated)})
-        return answer({"items": found, "next": more, "looked_at": looked_at})
+                rows.append({**body, "origin": row.origin, "updated": time_of(row.updated)})
+        return answer({"items": rows, "next": more, "looked_at": looked_at})
 
     def try_subscription(self, call: Call) -> Answer:
         """See the route."""
@@ -240,11 +240,11 @@ class Asking:
         text = question["text"].value if "text" in question else question["subscription"].text.decode()
         if not isinstance(text, str) or not is_unicode(text):
             raise Problem("bad-request", "text: expected some text")
-        held_id = question["id"].value if "id" in question else None
+        stored_id = question["id"].value if "id" in question else None
         try:
-            draft = self._draft(text, call.whose, held_id)
+            draft = self._draft(text, call.whose, stored_id)
             engine = Engine._of(self._options)
-            engine.add(draft.held)
+            engine.add(draft.source)
         except json.JSONDecodeError as error:
             errors = [{"reason": f"no JSON: {error.msg}", "line": error.lineno, "column": error.colno}]
             return answer({"good": False, "errors": errors, "findings": []})
@@ -258,7 +258,7 @@ class Asking:
         body["plan"] = _under_its_id(engine.plan(inside(call.whose, draft.id)).to_dict(), draft.id)
         # The results reveal events, so they are only for tokens that may read events.
         if call.token.may("consume"):
-            body["tried"] = self._tried(call, engine, draft, draft.id if held_id is None else held_id)
+            body["tried"] = self._tried(call, engine, draft, draft.id if stored_id is None else stored_id)
         return answer(body)
 
     def _draft(self, text: str, tenant: str, subscription_id: Any) -> Written:
@@ -268,14 +268,14 @@ class Asking:
         is_name = isinstance(subscription_id, str) and subscription_id and is_unicode(subscription_id)
         return claimed(named(text.encode(), subscription_id if is_name else _DRAFT), tenant)
 
-    def _tried(self, call: Call, engine: Engine, draft: Written, held_id: Any) -> dict[str, Any]:
+    def _tried(self, call: Call, engine: Engine, draft: Written, stored_id: Any) -> dict[str, Any]:
         """Match the draft with the last events until `_PATIENCE` is over, and compare with the stored subscription of its id."""
-        row = self._subscriptions.get(call.whose, held_id) if isinstance(held_id, str) and is_unicode(held_id) else None
+        row = self._subscriptions.get(call.whose, stored_id) if isinstance(stored_id, str) and is_unicode(stored_id) else None
         before = None
         if row is not None:
             before = Engine._of(self._options)
-            before.add(written(row.text, call.whose).held)
-        parsed: Subscription = parse_subscription(draft.held)
+            before.add(written(row.text, call.whose).source)
+        parsed: Subscription = parse_subscription(draft.source)
         collection = None if parsed.collection in (None, EVERY) else parsed.collection
         tenant = None if call.whose == EVERY else call.whose
         events = [each for each in self._events.last(tenant, collection, MOST) if each.ignored is None]
@@ -298,8 +298,8 @@ class Asking:
             "complete": looked_at == len(events),
             "collection": collection,
             "is_held": before is not None,
-            **{name: len(found) for name, found in numbers.items()},
-            "examples": {name: found[:_NAMED] for name, found in numbers.items() if name != "matched_before"},
+            **{name: len(ids) for name, ids in numbers.items()},
+            "examples": {name: ids[:_NAMED] for name, ids in numbers.items() if name != "matched_before"},
         }
 
     def lint(self, call: Call) -> Answer:
@@ -317,7 +317,7 @@ class Asking:
             else:
                 errors.append({"line": number, **members(each)})
         engine = Engine._of(self._options)
-        for error in engine.add_many((each.held for each in good), on_error="skip").errors:
+        for error in engine.add_many((each.source for each in good), on_error="skip").errors:
             assert error.index is not None
             errors.append({"line": lines[good[error.index].id], **members(error)})
         findings = []
@@ -348,13 +348,13 @@ class _Walk:
             at = outside(self.at)[1] if tenant == begin else ""
             for row in self._subscriptions.each(tenant, (tenant, at)):
                 self.at, passed = inside(tenant, row.id), passed + 1
-                if self._is_asked(row.text):
+                if self._is_candidate(row.text):
                     yield self.at
                 if passed == _PASSED:
                     return
         self.is_at_end = True
 
-    def _is_asked(self, text: bytes) -> bool:
+    def _is_candidate(self, text: bytes) -> bool:
         try:
             collection = json.loads(text).get("collection")
         except (RecursionError, ValueError):

@@ -21,7 +21,7 @@ from streamer.service.api.live import Watchers
 from streamer.service.api.live_events import Watching
 from streamer.service.api.observed import Observed, shown_token
 from streamer.service.api.problems import Problem
-from streamer.service.api.routes_delivered import CHOSEN
+from streamer.service.api.routes_delivered import CRITERIA
 from streamer.service.api.status import Status
 from streamer.service.api.streams import Wanted
 from streamer.service.store.changes import Entry
@@ -63,32 +63,32 @@ class Handlers:
 
     def find(self, name: str) -> Callable[[Call], Answer]:
         """Return the handler of a route."""
-        found: Callable[[Call], Answer] = next(getattr(each, name) for each in (self, *self._others) if hasattr(each, name))
-        return found
+        handler: Callable[[Call], Answer] = next(getattr(each, name) for each in (self, *self._others) if hasattr(each, name))
+        return handler
 
     # Subscriptions
 
     def list_subscriptions(self, call: Call) -> Answer:
         """See the route."""
         limit, query = call.query.get("limit", 100), call.query
-        prefix, now, passes = query.get("prefix", ""), milliseconds(), _chosen(query)
+        prefix, now, passes = query.get("prefix", ""), milliseconds(), _criteria(query)
         at = prefix if (after := call.after()) is None else after
         rows = self._subscriptions.each(call.whose, (call.whose, at))
         if prefix and after is None and (row := self._subscriptions.get(call.whose, prefix)) is not None:
             rows = chain([row], rows)
-        found: list[bytes] = []
+        items: list[bytes] = []
         looked_at = size = 0
         more = None
         # The rows are in the order of ids, so those with the prefix are consecutive.
         for row in takewhile(lambda row: row.id.startswith(prefix), rows):
-            if len(found) == limit or looked_at == _LOOKED_AT or size >= PAGE_BYTES:
+            if len(items) == limit or looked_at == _LOOKED_AT or size >= PAGE_BYTES:
                 more = call.cursor(at)
                 break
             looked_at, at = looked_at + 1, row.id
             if not row.is_over(now) and passes(row):
-                found.append(shown(row))
-                size += len(found[-1])
-        return Answer(b'{"items":[%b],"next":%b,"looked_at":%d}' % (b",".join(found), json.dumps(more).encode(), looked_at))
+                items.append(shown(row))
+                size += len(items[-1])
+        return Answer(b'{"items":[%b],"next":%b,"looked_at":%d}' % (b",".join(items), json.dumps(more).encode(), looked_at))
 
     def export_subscriptions(self, call: Call) -> Answer:
         """See the route."""
@@ -194,7 +194,7 @@ class Handlers:
             "updated": time_of(row.updated),
             "gateway": asdict(gateways.settings_of(row)),
             "secrets": len(row.secrets),
-            **self._gateways.seen(row),
+            **self._gateways.status(row),
         }
 
     # Dead letters
@@ -202,14 +202,14 @@ class Handlers:
     def list_dead_letters(self, call: Call) -> Answer:
         """See the route."""
         limit, at = call.query.get("limit", 100), call.number_after() or 0
-        criteria = {name: call.query[name] for name in CHOSEN if name in call.query}
+        criteria = {name: call.query[name] for name in CRITERIA if name in call.query}
         letters = self._store.letters(at, limit, criteria, records=False)
         more = call.cursor(letters[-1].id) if len(letters) == limit else None
         return answer({"items": [_letter(each) for each in letters], "next": more})
 
     def get_dead_letter(self, call: Call) -> Answer:
         """See the route."""
-        letter = self._found(call)
+        letter = self._letter_of(call)
         try:
             record = {"record": letter.record.decode()}
         except UnicodeDecodeError:
@@ -218,20 +218,20 @@ class Handlers:
 
     def drop_dead_letter(self, call: Call) -> Answer:
         """See the route."""
-        if not self._status.drop(self._found(call)):
+        if not self._status.drop(self._letter_of(call)):
             raise Problem("unknown", "no such dead letter")
         return Answer(status=204)
 
     def replay_dead_letter(self, call: Call) -> Answer:
         """See the route."""
-        letter = self._found(call)
+        letter = self._letter_of(call)
         if not letter.is_whole:
             raise Problem("not-replayable", f"{letter.bytes_kept:,} of its {letter.size:,} bytes were kept")
         if not self._status.replay(letter):
             raise Problem("not-replayable", "it cannot be read again, or its source or sink is gone; it stays")
         return Answer(status=202)
 
-    def _found(self, call: Call) -> DeadLetter:
+    def _letter_of(self, call: Call) -> DeadLetter:
         wanted = number(call.path["number"])
         for letter in [] if wanted is None else self._store.letters(wanted - 1, 1):
             if letter.id == wanted:
@@ -358,7 +358,7 @@ def _wants(known: list[str] | None, row: Versioned | None) -> None:
         raise Declined("precondition", f"If-Match: it is {tag_of(row)} now")
 
 
-def _chosen(query: Mapping[str, Any]) -> Callable[[Stored], bool]:
+def _criteria(query: Mapping[str, Any]) -> Callable[[Stored], bool]:
     """Return the filter of a list's rows."""
     of_row = [name for name in ("paused", "origin", "unindexed") if name in query]
     of_text = [

@@ -48,9 +48,9 @@ class Importing:
 
     def get_import(self, call: Call) -> Answer:
         """See the route."""
-        if (found := self._imports.find(call.whose, call.path["id"])) is None:
+        if (progress := self._imports.find(call.whose, call.path["id"])) is None:
             raise Problem("unknown", "no such import; this process keeps the progress of the latest ones")
-        return answer(found.members())
+        return answer(progress.members())
 
 
 def _refusal(numbers: Sequence[int], results: Sequence[Result]) -> Problem:

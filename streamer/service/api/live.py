@@ -137,7 +137,7 @@ class Watcher:
         self._is_over = asyncio.Event()
         latest = all_of_them.events.after(0)
         self._number = latest[-1].number if latest else 0
-        self._left_out = self._sent = 0
+        self._omitted = self._sent = 0
 
     def end(self) -> None:
         """Finish the current send, and end."""
@@ -178,26 +178,26 @@ class Watcher:
 
     def _text(self, now: float) -> bytes:
         """Return the events to show now, up to the limit."""
-        found = self._all.events.after(self._number)
-        if not found:
+        latest = self._all.events.after(self._number)
+        if not latest:
             return b""
-        self._number = found[-1].number
+        self._number = latest[-1].number
         is_all = self.token.tenant is None
-        wanted = [event for event in found if self._watched.has(event, is_all=is_all)]
+        wanted = [event for event in latest if self._watched.has(event, is_all=is_all)]
         room = max(SHOWN - self._sent, 0)
         # The newest events show the current state best.
         sent = wanted[-room:] if room else []
         self._sent += len(sent)
-        self._left_out += len(wanted) - len(sent)
+        self._omitted += len(wanted) - len(sent)
         return b"".join(_event(b"event", shown(event, is_all=is_all), event.number) for event in sent)
 
     def _rates(self, counts: tuple[int, int], before: tuple[int, int], seconds: float) -> bytes:
         """Return the counts, and begin another second. Only the operator gets the totals of the service."""
-        rates: dict[str, Any] = {"shown": self._sent, "left_out": self._left_out}
+        rates: dict[str, Any] = {"shown": self._sent, "left_out": self._omitted}
         if self.token.tenant is None:
             read, matched = (round((now - then) / seconds, 1) for now, then in zip(counts, before, strict=True))
             rates |= {"events_per_s": read, "events_matched_per_s": matched}
-        self._sent = self._left_out = 0
+        self._sent = self._omitted = 0
         return _event(b"rates", rates)
 
 

@@ -39,11 +39,11 @@ class Watching:
         limit = call.query.get("limit", 50)
         watched, is_all = _watched(call), call.token.tenant is None
         events = self._events.last(call.of_events, watched.collection, 1_000_000, call.number_after())
-        found = [event for event in events if watched.has(event, is_all=is_all)]
-        items, more = found[:limit], len(found) > limit
+        matching = [event for event in events if watched.has(event, is_all=is_all)]
+        items, more = matching[:limit], len(matching) > limit
         after = call.cursor(items[-1].number) if more else None
         body = {"items": [shown(event, is_all=is_all) for event in items], "next": after}
-        return answer(body if not is_all else body | {"came": self._events.came, "taken": self._events.taken})
+        return answer(body if not is_all else body | {"came": self._events.came, "taken": self._events.recorded})
 
     def get_event(self, call: Call) -> Answer:
         """See the route."""
@@ -78,16 +78,16 @@ class Watching:
         if row is None:
             raise Declined("unknown", "no such subscription")
         refuse_elsewhere(self._subscriptions.shard, tenant)
-        found = self._counts.counted(inside(tenant, subscription_id), row.created / 1000)
+        counted = self._counts.counted(inside(tenant, subscription_id), row.created / 1000)
         body = {
             "tenant": tenant,
             "id": subscription_id,
-            "since": None if found.since is None else time_of(int(found.since * 1000)),
+            "since": None if counted.since is None else time_of(int(counted.since * 1000)),
             "every_s": MINUTE,
-            "at": found.at,
-            "matches": found.counts,
-            "total": sum(count or 0 for count in found.counts),
-            "one_of": found.one_of,
+            "at": counted.at,
+            "matches": counted.counts,
+            "total": sum(count or 0 for count in counted.counts),
+            "one_of": counted.one_of,
             "most_counts": self._counts.most,
         }
         return answer(body)

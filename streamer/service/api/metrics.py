@@ -44,7 +44,7 @@ class ApiCounts(Collector):
             names.REQUESTS: self._app.counts.copy(),
             names.CONNECTIONS: {(): len(door)},
             names.CLOSED: {(reason,): count for reason, count in door.refused.copy().items()},
-            names.HELD: {(): totals["held"]},
+            names.STORED: {(): totals["held"]},
             names.PAUSED: {(): totals["paused"]},
             names.EXPIRING: expiring,
             names.EXPIRED: {(): self._subscriptions.expired},
@@ -53,8 +53,8 @@ class ApiCounts(Collector):
             names.STREAMED: {(): self._app.streams.messages},
             names.GATEWAYS: {(state,): count for state, count in self._gateways.states().items()},
         }
-        for metric, found in values.items():
-            yield _family(metric, found)
+        for metric, counts in values.items():
+            yield _family(metric, counts)
 
 
 def _family(metric: Metric, values: Mapping[Any, int]) -> Family:

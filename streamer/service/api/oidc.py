@@ -136,13 +136,13 @@ class Provider:
 
         try:
             if self._client is None:
-                self._client = self._found()
+                self._client = self._key_client()
             return {key.key_id or "": key for key in self._client.get_signing_keys()}
         except (jwt.PyJWTError, OSError, ValueError, KeyError, TypeError) as error:
             reason = f"the keys of {self.section.issuer} cannot be fetched: {error}"
             raise Problem("unavailable", reason, headers={"Retry-After": "5"}) from None
 
-    def _found(self) -> PyJWKClient:
+    def _key_client(self) -> PyJWKClient:
         """Return the client for the set of keys, whose address the provider publishes."""
         import jwt
 

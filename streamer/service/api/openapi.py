@@ -11,7 +11,7 @@ from streamer.service.api.calls import Body
 from streamer.service.api.problems import KINDS, MEDIA_TYPE
 from streamer.service.api.route import Route
 from streamer.service.api.routes import ROUTES
-from streamer.service.api.routes_delivered import CHOSEN
+from streamer.service.api.routes_delivered import CRITERIA
 from streamer.service.api.schema import BOOL, COUNT, MAYBE, NEXT, TEXT, TIME, TRANSITION, list_of, object_of, ref
 from streamer.service.api.schemas_observed import OBSERVED, OF_SINKS, OF_SOURCES
 from streamer.service.store.ids import MOST_ID
@@ -40,7 +40,7 @@ _LETTER: Final = {
     "at": TIME,
     "is_whole": BOOL,
 }
-_HELD: Final = object_of({"messages": COUNT, "bytes": COUNT, "oldest_s": {"type": "number"}})
+_BACKLOG: Final = object_of({"messages": COUNT, "bytes": COUNT, "oldest_s": {"type": "number"}})
 _URL: Final = {
     "type": ["string", "null"],
     "maxLength": MOST_URL,
@@ -54,7 +54,7 @@ _SETTINGS: Final = {
     "event": {"enum": ["full", "reference", "none"], "description": "The part of the event in a message."},
     "enabled": {"type": "boolean", "description": "Whether matches are handed out; else they wait."},
 }
-_GIVEN: Final = {
+_GATEWAY: Final = {
     **object_of(
         {
             **_SETTINGS,
@@ -89,8 +89,8 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "gateway": object_of(_SETTINGS),
             "secrets": {"type": "integer", "minimum": 0, "description": "How many there are."},
             "state": {"enum": ["working", "down", "gone", "off", "streams"], "description": "`gone` is after 410."},
-            "pending": _HELD,
-            "history": _HELD,
+            "pending": _BACKLOG,
+            "history": _BACKLOG,
             "delivered": {"type": "integer", "minimum": 0, "description": "Matches since the service started."},
             "dead": {
                 "type": "integer",
@@ -351,7 +351,7 @@ _REPLAY: Final = {
     "type": "object",
     "properties": {
         "numbers": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 1000},
-        **dict.fromkeys(CHOSEN, TEXT),
+        **dict.fromkeys(CRITERIA, TEXT),
     },
     "minProperties": 1,
     "additionalProperties": False,
@@ -365,7 +365,7 @@ _BODIES: Final[Mapping[Body, Any]] = {
     "record": {"description": "A record, as a source of the `format` has it."},
     "draft": _DRAFT,
     "replay": _REPLAY,
-    "gateway": _GIVEN,
+    "gateway": _GATEWAY,
     "configuration": {"type": "string", "description": "As a file has it."},
 }
 #: The problems that any route may answer, those of routes with a token, and those of routes with a body.

@@ -393,7 +393,7 @@ ROUTES: Final[tuple[Route, ...]] = (
 )
 
 
-class Found(NamedTuple):
+class Endpoint(NamedTuple):
     """The routes of a path.
 
     Attributes:
@@ -423,9 +423,9 @@ _PATHS: Final = {
 }
 
 
-def find(path: bytes) -> Found | None:
+def find(path: bytes) -> Endpoint | None:
     """Return the routes of a path, as it was sent; None if there are none."""
     for template, (pattern, routes) in _PATHS.items():
         if (match := pattern.fullmatch(path)) is not None:
-            return Found(template, match.groupdict(), routes)
+            return Endpoint(template, match.groupdict(), routes)
     return None

@@ -8,7 +8,7 @@ from streamer.service.api.calls import JSON, Param
 from streamer.service.api.route import CURSOR, TENANT, Route, limit
 
 #: The parameters that filter dead letters.
-CHOSEN: Final = ("code", "stage", "source", "sink")
+CRITERIA: Final = ("code", "stage", "source", "sink")
 
 DELIVERED: Final[tuple[Route, ...]] = (
     Route(
@@ -17,7 +17,7 @@ DELIVERED: Final[tuple[Route, ...]] = (
         handler="list_dead_letters",
         summary="List what could not be delivered, without the records.",
         scope="admin",
-        params=(CURSOR, limit(100, 1000), *(Param(name, f"Only those with this {name}.") for name in CHOSEN)),
+        params=(CURSOR, limit(100, 1000), *(Param(name, f"Only those with this {name}.") for name in CRITERIA)),
         answers={200: "DeadLetters"},
     ),
     Route(

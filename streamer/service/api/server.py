@@ -216,14 +216,14 @@ class Certificates:
     def __init__(self, section: Api) -> None:
         assert section.tls.certificate is not None
         self._files = (section.tls.certificate, section.tls.key or section.tls.certificate)
-        self._seen = self._marks()
+        self._last_marks = self._marks()
         self.context = _context(*self._files)
 
     def look(self) -> None:
         """Load the files if they have changed; if they are invalid, log that and keep the current ones."""
-        if (marks := self._marks()) == self._seen:
+        if (marks := self._marks()) == self._last_marks:
             return
-        self._seen = marks
+        self._last_marks = marks
         try:
             # Loaded separately first, because a key without its certificate would be useless.
             _context(*self._files)
@@ -235,7 +235,7 @@ class Certificates:
 
     def _marks(self) -> list[tuple[int, int, int]]:
         try:
-            return [(found.st_ino, found.st_mtime_ns, found.st_size) for found in map(os.stat, self._files)]
+            return [(status.st_ino, status.st_mtime_ns, status.st_size) for status in map(os.stat, self._files)]
         except OSError:
             return []
 

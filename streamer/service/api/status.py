@@ -194,7 +194,7 @@ class Status:
 
     def condition(self) -> Values:
         """Return the values of the metrics of the service as a whole."""
-        found = {
+        values = {
             name: progress
             for name, feed in self._pipeline.setup.feeds.items()
             if (progress := feed.source.progress()) is not None
@@ -202,11 +202,11 @@ class Status:
         lags: dict[Metric, dict[tuple[str, ...], float]] = {names.LAG_BYTES: {}, names.LAG_MESSAGES: {}}
         seconds: dict[tuple[str, ...], float] = {}
         slots: dict[tuple[str, ...], float] = {}
-        for name, each in found.items():
+        for name, each in values.items():
             lags[names.LAG_BYTES if each.unit == "bytes" else names.LAG_MESSAGES][name,] = each.end - each.read
             seconds[name,] = self._behind_for(name, each)
-            if each.kept is not None:
-                slots[name,] = each.kept
+            if each.log_bytes is not None:
+                slots[name,] = each.log_bytes
         room: dict[tuple[str, ...], float] = {("spool",): self._pipeline.spool_used}
         with suppress(ServiceError):
             room |= {(part,): share for part, share in self._used().items()}

@@ -266,11 +266,11 @@ class Streams:
         self._pool = ThreadPoolExecutor(1, "streamer-streams")
         self._tails: dict[str, _Tail] = {}
         self._of_tenants: Counter[str | None] = Counter()
-        self._kept: OrderedDict[tuple[str, int], list[Entry]] = OrderedDict()
-        self._kept_bytes = 0
+        self._cached: OrderedDict[tuple[str, int], list[Entry]] = OrderedDict()
+        self._page_bytes = 0
         self._reading: dict[tuple[str, int], asyncio.Future[list[Entry]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._posted = self._taken = 0
+        self._posted = self._consumed = 0
         self._is_over = False
         self.ended: Counter[str] = Counter()
         self.messages = 0
@@ -285,7 +285,7 @@ class Streams:
     def begin(self) -> None:
         """Begin on the running loop; the streams of an earlier loop have ended."""
         self._loop, self._is_over = asyncio.get_running_loop(), False
-        self._tails, self._of_tenants, self._reading, self._taken = {}, Counter(), {}, self._posted
+        self._tails, self._of_tenants, self._reading, self._consumed = {}, Counter(), {}, self._posted
         self._looking = asyncio.ensure_future(self._look())
 
     def open(self, wanted: Wanted, token: Token, tenant: str | None) -> Stream:
@@ -329,7 +329,7 @@ class Streams:
         if not posted:
             return
         size = sum(len(body) for _, _, body in posted)
-        if self._posted - self._taken + size > MOST_POSTED:
+        if self._posted - self._consumed + size > MOST_POSTED:
             # Too many bytes wait: streams read these messages from the store.
             posted, size = [(history, 0, b"") for history in {id(each[0]): each[0] for each in posted}.values()], 0
         self._posted += size
@@ -348,7 +348,7 @@ class Streams:
     # On the loop
 
     def _take(self, posted: Sequence[tuple[History, int, bytes]], size: int) -> None:
-        self._taken += size
+        self._consumed += size
         most = min(MOST_OF_A_TAIL, MOST_OF_TAILS // max(len(self._tails), 1))
         touched: dict[_Tail, None] = {}
         for history, number, body in posted:
@@ -392,8 +392,8 @@ class Streams:
     async def _page(self, history: History, after: int, last: int) -> list[Entry]:
         """Return the entries after a number and up to another, or fewer. Concurrent calls for the same page share one read."""
         key = (history.mark, after)
-        if (entries := self._kept.get(key)) is not None:
-            self._kept.move_to_end(key)
+        if (entries := self._cached.get(key)) is not None:
+            self._cached.move_to_end(key)
             return entries
         if (reading := self._reading.get(key)) is None:
             assert self._loop is not None
@@ -413,11 +413,11 @@ class Streams:
         size = sum(len(text) for _, text in entries)
         if entries and (entries[-1][0] == last or size >= MOST_OF_A_PAGE):
             # It is complete, and never changes.
-            self._kept[key] = entries
-            self._kept_bytes += size
-            while self._kept_bytes > MOST_OF_PAGES:
-                _, gone = self._kept.popitem(last=False)
-                self._kept_bytes -= sum(len(text) for _, text in gone)
+            self._cached[key] = entries
+            self._page_bytes += size
+            while self._page_bytes > MOST_OF_PAGES:
+                _, gone = self._cached.popitem(last=False)
+                self._page_bytes -= sum(len(text) for _, text in gone)
 
     async def _look(self) -> None:
         interval = self._section.limits.heartbeat.total_seconds()

@@ -139,10 +139,10 @@ def _now(later: timedelta = timedelta()) -> str:
 def revoke(path: Path, id_: str) -> bool:
     """Delete a token from a file; return whether it existed. Raises ServiceError."""
     with _changing(path) as tokens:
-        left = [token for token in tokens if token.id != id_]
-        found = len(left) < len(tokens)
-        tokens[:] = left
-    return found
+        remaining = [token for token in tokens if token.id != id_]
+        existed = len(remaining) < len(tokens)
+        tokens[:] = remaining
+    return existed
 
 
 def read(path: Path) -> list[Token]:
@@ -224,7 +224,7 @@ class Tokens:
 
     def __init__(self, path: Path | None, lent: Mapping[str, Token] | None = None) -> None:
         self._path, self._lent = path, {} if lent is None else lent
-        self._seen = self._mark()
+        self._last_mark = self._mark()
         self._tokens = {} if path is None else {token.id: token for token in read(path)}
         self.used: dict[str, str] = {}
 
@@ -256,9 +256,9 @@ class Tokens:
         return self._tokens.get(id_) or self._lent.get(id_)
 
     def _look(self) -> None:
-        if (mark := self._mark()) != self._seen and self._path is not None:
+        if (mark := self._mark()) != self._last_mark and self._path is not None:
             # An invalid file is read again only after its next change.
-            self._seen = mark
+            self._last_mark = mark
             try:
                 before, self._tokens = self._tokens, {token.id: token for token in read(self._path)}
                 self._note_changes(before)
@@ -281,7 +281,7 @@ class Tokens:
         if self._path is None:
             return None
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size

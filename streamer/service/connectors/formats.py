@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 @final
 @dataclass(slots=True)
-class Taken:
+class BatchEvents:
     """The events of a batch. The place of an event is computed on demand.
 
     Attributes:
@@ -83,11 +83,11 @@ class Taken:
         return Place(record, self.batch.positions(record), index, key)
 
 
-def taken(decode: Decoder | None, batch: Batch) -> Taken:
+def events_of(decode: Decoder | None, batch: Batch) -> BatchEvents:
     """Return the events of a batch; *decode* is None if each record is an event."""
     records = batch.records
     if decode is None and Refused not in set(map(type, records)):
-        return Taken(batch, cast("list[bytes]", records))
+        return BatchEvents(batch, cast("list[bytes]", records))
     texts: list[bytes] = []
     places: list[tuple[int, int, str | None]] = []
     refused: list[tuple[Place, EventError]] = []
@@ -103,7 +103,7 @@ def taken(decode: Decoder | None, batch: Batch) -> Taken:
         for index, (text, own) in enumerate(events):
             texts.append(text)
             places.append((number, index, own))
-    return Taken(batch, texts, refused, places)
+    return BatchEvents(batch, texts, refused, places)
 
 
 def _key_of(batch: Batch, record: int) -> str | None:
@@ -194,7 +194,7 @@ def _with_schemas(read: _Read, name: str, messages: Messages, table_of: _TableOf
             raise too_deep(record, name) from None
         if events is None:
             return [(b"null", _key_of_value(own))]
-        return [(event, found or _key_of_value(own)) for event, found in events]
+        return [(event, event_key or _key_of_value(own)) for event, event_key in events]
 
     return decoded
 
@@ -244,10 +244,10 @@ def _with_envelope(keyed: _Keyed, name: str, prefix: str) -> _Keyed:
 
     def read(record: Any, key: Any, table: str | None) -> list[cdc.Keyed]:
         value = parsed(record, name)
-        found = keyed(value, key, table)
-        if found and found[0][0].get("type") == IGNORE:
-            return found
-        with_them = zip(found, envelopes(name, value, len(found), prefix), strict=True)
+        pairs = keyed(value, key, table)
+        if pairs and pairs[0][0].get("type") == IGNORE:
+            return pairs
+        with_them = zip(pairs, envelopes(name, value, len(pairs), prefix), strict=True)
         return [(event | {"envelope": envelope}, parts) for (event, parts), envelope in with_them]
 
     return read

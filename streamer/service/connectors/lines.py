@@ -15,7 +15,7 @@ from streamer.errors import EventCode, EventError
 from streamer.service.connectors.protocols import Record, Refused
 
 #: The bytes that are kept of a line that is too long.
-KEPT: Final = 64 * 1024
+MOST_REFUSED: Final = 64 * 1024
 #: The bytes of one read.
 CHUNK: Final = 256 * 1024
 
@@ -25,31 +25,31 @@ class Lines:
     """Splits one text.
 
     Attributes:
-        taken: the number of bytes of the lines returned so far: the place of the next line.
+        position: the number of bytes of the lines returned so far: the place of the next line.
     """
 
     def __init__(self, max_bytes: int, begin: int = 0) -> None:
         self._max_bytes = max_bytes
         self._begun: list[bytes] = []  # the line whose end was not read yet
-        self._held = 0
-        self.taken = begin
+        self._pending = 0
+        self.position = begin
 
     @property
     def begun(self) -> int:
         """The number of bytes of a line whose end was not read yet."""
-        return self._held
+        return self._pending
 
     def feed(self, chunk: bytes) -> tuple[list[Record], Callable[[int], int]]:
         """Return the lines that a piece completes, and the end of each."""
-        if not self.taken and not self._held and chunk.startswith(BOM):
+        if not self.position and not self._pending and chunk.startswith(BOM):
             # Blanks replace it, so that it is not part of the event, and every place in the text stays the same.
             chunk = b" " * len(BOM) + chunk.removeprefix(BOM)
         pieces = chunk.split(b"\n")
         rest = pieces.pop()
-        start, before = self.taken, self._held
+        start, before = self.position, self._pending
         lines: list[Record] = []
         if pieces:
-            self.taken += before + len(chunk) - len(rest)
+            self.position += before + len(chunk) - len(rest)
             lines = [self._whole(pieces[0]), *pieces[1:]]
             if b"\r" in chunk or (len(chunk) > self._max_bytes and max(map(len, pieces)) > self._max_bytes):
                 lines[1:] = map(self._whole, pieces[1:])
@@ -58,30 +58,30 @@ class Lines:
 
     def end(self) -> tuple[list[Record], Callable[[int], int]]:
         """Return the last line of a text that ends without a newline."""
-        start, size = self.taken, self._held
+        start, size = self.position, self._pending
         lines = [self._whole(b"")] if size else []
-        self.taken += size
+        self.position += size
         # This line lacks its newline.
         return _without_blanks(lines, start, size - 1, [b""])
 
     def _keep(self, rest: bytes) -> None:
-        self._held += len(rest)
+        self._pending += len(rest)
         # Two bytes more may be the line's end, and show that it is too long.
-        if self._held <= self._max_bytes + 2 or not self._begun:
+        if self._pending <= self._max_bytes + 2 or not self._begun:
             self._begun.append(rest)
         else:
-            self._begun = [b"".join(self._begun)[:KEPT]]
+            self._begun = [b"".join(self._begun)[:MOST_REFUSED]]
 
     def _whole(self, piece: bytes) -> Record:
-        size = self._held + len(piece)
-        if self._held:
+        size = self._pending + len(piece)
+        if self._pending:
             piece = b"".join((*self._begun, piece))
-        self._begun, self._held = [], 0
+        self._begun, self._pending = [], 0
         line = piece.removesuffix(b"\r")
         if size <= self._max_bytes + 1 and len(line) <= self._max_bytes:
             return line
         reason = f"the line is longer than the {self._max_bytes} bytes that are allowed"
-        return Refused(EventError(EventCode.TOO_LONG, reason, offset=self._max_bytes), piece[:KEPT], size)
+        return Refused(EventError(EventCode.TOO_LONG, reason, offset=self._max_bytes), piece[:MOST_REFUSED], size)
 
 
 def _without_blanks(

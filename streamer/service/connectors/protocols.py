@@ -26,13 +26,13 @@ class Progress(NamedTuple):
     Attributes:
         read, end: positions, summed over all of its partitions; the difference was not read yet, or for PostgreSQL not confirmed.
         unit: what a position counts, `bytes` or `messages`.
-        kept: bytes of a server's log that a replication slot keeps; None for a source without a slot.
+        log_bytes: bytes of a server's log that a replication slot keeps; None for a source without a slot.
     """
 
     read: int
     end: int
     unit: Literal["bytes", "messages"]
-    kept: int | None = None
+    log_bytes: int | None = None
 
 
 @final

@@ -40,7 +40,7 @@ _LONGEST: Final = 8 * 1024 * 1024
 #: The most schemas that a schema refers to, directly or not.
 _MOST_REFERENCES: Final = 1000
 #: The most decoders that are kept, one for each schema.
-_MOST_KEPT: Final = 10_000
+_MOST_CACHED: Final = 10_000
 _JSON: Final = "application/vnd.schemaregistry.v1+json, application/json"
 #: The registry's names of the encodings. It leaves the name out for Avro.
 _TYPES: Final[Mapping[Encoding, str]] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
@@ -90,12 +90,12 @@ class Registry:
     def schema(self, identity: int | uuid.UUID) -> Schema:
         """Return the schema of an id or a GUID. Raises UnknownSchema."""
         path = f"/schemas/ids/{identity}" if isinstance(identity, int) else f"/schemas/guids/{identity}"
-        found = self._get(path)
+        answer = self._get(path)
         references: dict[str, str] = {}
-        self._refer(found.get("references") or (), references, set())
-        return Schema(str(found.get("schemaType") or "AVRO"), str(found.get("schema", "")), references)
+        self._refer(answer.get("references") or (), references, set())
+        return Schema(str(answer.get("schemaType") or "AVRO"), str(answer.get("schema", "")), references)
 
-    def _refer(self, references: Iterable[Mapping[str, Any]], found: dict[str, str], met: set[str]) -> None:
+    def _refer(self, references: Iterable[Mapping[str, Any]], texts: dict[str, str], met: set[str]) -> None:
         for each in references:
             name, subject, version = str(each.get("name")), str(each.get("subject")), each.get("version")
             if name in met:
@@ -104,8 +104,8 @@ class Registry:
             if len(met) > _MOST_REFERENCES:
                 raise UnknownSchema(f"it leads to more than {_MOST_REFERENCES:,} others")
             version_of = self._get(f"/subjects/{quote(subject, safe='')}/versions/{quote(str(version), safe='')}")
-            self._refer(version_of.get("references") or (), found, met)
-            found[name] = str(version_of.get("schema", ""))
+            self._refer(version_of.get("references") or (), texts, met)
+            texts[name] = str(version_of.get("schema", ""))
 
     def _get(self, path: str) -> Any:
         status, body = self._answer(path)
@@ -225,27 +225,27 @@ class Messages:
         read = self._readers.get(message[:5])
         length = 5
         if read is None:
-            if (found := _length(message)) is None:
+            if (size := _length(message)) is None:
                 reason = f"{what}: expected {encoding} behind byte 0 and the four bytes of a schema's id, not {_begin(message)}"
                 raise EventError(EventCode.BAD_VALUE, reason, offset=0)
-            length = found
-            read = self._readers.get(message[:length]) or self._found(message[:length], encoding, what)
+            length = size
+            read = self._readers.get(message[:length]) or self._new_reader(message[:length], encoding, what)
         if read.encoding != encoding:
             raise self._of_another(read.encoding, encoding, what, message[:length])
         return read.read(message[length:]), read.columns
 
-    def _found(self, prefix: bytes, encoding: Encoding, what: str) -> _Read:
+    def _new_reader(self, prefix: bytes, encoding: Encoding, what: str) -> _Read:
         now, identity = time.monotonic(), _identity(prefix)
         until, known = self._refused.get(prefix, (0.0, None))
         if known is not None and now < until:
             raise EventError(known.code, known.reason)
         try:
-            found = _made(self.schema_of(identity))
-            if len(self._readers) >= _MOST_KEPT:
+            reader = _made(self.schema_of(identity))
+            if len(self._readers) >= _MOST_CACHED:
                 self._readers.clear()
-            self._readers[prefix] = found
+            self._readers[prefix] = reader
             self._refused.pop(prefix, None)
-            return found
+            return reader
         except UnknownSchema as error:
             hint = ""
             if what == "the key":
@@ -255,14 +255,14 @@ class Messages:
         except ValueError as error:
             reason = f"{what}: the schema of id {identity} cannot be read: {error}"
         refused = EventError(EventCode.BAD_VALUE, reason)
-        if len(self._refused) >= _MOST_KEPT:
+        if len(self._refused) >= _MOST_CACHED:
             self._refused.clear()
         self._refused[prefix] = now + UNKNOWN, refused
         raise refused
 
     @staticmethod
-    def _of_another(found: Encoding, wanted: Encoding, what: str, prefix: bytes) -> EventError:
-        reason = f"{what}: the schema of id {_identity(prefix)} is of the encoding {found}; the source has encoding: {wanted}"
+    def _of_another(actual: Encoding, wanted: Encoding, what: str, prefix: bytes) -> EventError:
+        reason = f"{what}: the schema of id {_identity(prefix)} is of the encoding {actual}; the source has encoding: {wanted}"
         return EventError(EventCode.BAD_VALUE, reason)
 
 

@@ -76,29 +76,29 @@ class Absent:
 
     def open(self, name: str, part: object, opening: Callable[[], None]) -> None:
         """Open a part, or note that it is away. Raises ServiceError if an early error shows that waiting would not help."""
-        found, began = _Opening(part, opening), time.monotonic()
+        opening_part, began = _Opening(part, opening), time.monotonic()
         try:
-            if found.is_over(max(self._patience, 0.0)):
+            if opening_part.is_over(max(self._patience, 0.0)):
                 return
             _LOGGER.warning("%s: its server has not answered yet; waiting for it", name)
         except Away as away:
             _LOGGER.warning("%s; waiting for it", away)
         finally:
             self._patience -= time.monotonic() - began
-        self._parts[name] = found
+        self._parts[name] = opening_part
 
     def __bool__(self) -> bool:
         return bool(self._parts)
 
     def has(self, name: str, part: object) -> bool:
         """Return whether a part is away."""
-        found = self._parts.get(name)
-        return found is not None and found.part is part
+        absent = self._parts.get(name)
+        return absent is not None and absent.part is part
 
     def retain(self, parts: Mapping[str, object]) -> None:
         """Forget parts that are not among these, by name: a reload has removed them."""
         with self._lock:
-            self._parts = {name: found for name, found in self._parts.items() if parts.get(name) is found.part}
+            self._parts = {name: absent for name, absent in self._parts.items() if parts.get(name) is absent.part}
 
     def wait(self, name: str, part: object, is_wanted: Callable[[], bool]) -> bool:
         """Return True once a part is open, at once if it is not away; return False if the part is not needed any more.
@@ -110,8 +110,8 @@ class Absent:
         while self.has(name, part):
             if not is_wanted():
                 return False
-            if (left := due - time.monotonic()) > 0:
-                time.sleep(min(left, _LOOK))
+            if (remaining := due - time.monotonic()) > 0:
+                time.sleep(min(remaining, _LOOK))
                 continue
             try:
                 if not self._parts[name].is_over(_LOOK):

@@ -291,20 +291,20 @@ class Console:
 
 def _firsts(text: str) -> dict[str, str]:
     """Return names and values. Raises Problem if there are too many."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     try:
         for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS):
-            found.setdefault(name, value)
+            values.setdefault(name, value)
     except ValueError:
         raise Problem("bad-request", f"expected {_MOST_FIELDS:,} names at most") from None
-    return found
+    return values
 
 
 def _static(request: Request, name: str) -> Response:
-    found = STATIC.get(name)
-    if found is None:
+    file = STATIC.get(name)
+    if file is None:
         return Response("there is no such file", 404, media_type="text/plain")
-    body, media_type = found
+    body, media_type = file
     is_this = request.query_params.get("v") == VERSION_OF_STATIC
     caching = "public, max-age=31536000, immutable" if is_this else "no-cache"
     return Response(body, 200, {"cache-control": caching}, media_type)
@@ -323,8 +323,8 @@ def _safe(address: str) -> str:
 
 def _back(request: Request) -> str:
     """Return the page of a form."""
-    found = urlsplit(request.headers.get("referer", ""))
-    return _safe(f"{found.path}?{found.query}".rstrip("?"))
+    referrer = urlsplit(request.headers.get("referer", ""))
+    return _safe(f"{referrer.path}?{referrer.query}".rstrip("?"))
 
 
 def _cookie(request: Request) -> str:

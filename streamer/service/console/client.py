@@ -96,7 +96,7 @@ class Client:
             else:
                 pieces.append(message.get("body", b""))
 
-        await self._api(self._asked(method, path, query or {}, sent, body), _once(body or b""), take)
+        await self._api(self._new_scope(method, path, query or {}, sent, body), _once(body or b""), take)
         reply = Reply(head["status"], head["headers"], b"".join(pieces))
         if reply.status >= 400:
             try:
@@ -108,12 +108,12 @@ class Client:
 
     async def pipe(self, path: str, query: Query, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
         """Let the API answer the browser directly, piece by piece: a stream of events, a long download."""
-        await self._api(self._asked("GET", path, query, headers, None), receive, send)
+        await self._api(self._new_scope("GET", path, query, headers, None), receive, send)
 
-    def _asked(self, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes | None) -> Scope:
+    def _new_scope(self, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes | None) -> Scope:
         params = {name: _written(value) for name, value in query.items() if value is not None}
-        found = find(path.encode())
-        route = None if found is None else found.routes.get(method)
+        endpoint = find(path.encode())
+        route = None if endpoint is None else endpoint.routes.get(method)
         if self._tenant is not None and route is not None and any(param.name == "tenant" for param in route.params):
             params.setdefault("tenant", self._tenant)
         hosts = [(name, value) for name, value in self._scope["headers"] if name == b"host"]

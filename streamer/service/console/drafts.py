@@ -98,10 +98,10 @@ def _refused(name: str) -> NoReturn:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a name stands twice in an object")
-    return found
+    return members
 
 
 def neat(value: Any, room: int = 0, indent: str = "") -> str:
@@ -255,7 +255,7 @@ def _agreed(text: str, fields: Fields | None) -> str:
     return " ".join(hashlib.sha256(each.encode(errors="surrogatepass")).hexdigest()[:32] for each in (text, repr(fields)))
 
 
-def taken(form: Mapping[str, str]) -> Draft:
+def of_form(form: Mapping[str, str]) -> Draft:
     """Return a draft of the submitted page: text and form agree again, or it has the reason."""
     text, do = form.get("text", "").replace("\r\n", "\n"), form.get("do", "")
     if "rows" not in form or do == "take_text":
@@ -296,7 +296,7 @@ def _typed(form: Mapping[str, str]) -> Fields:
 
 def pointed(draft: Draft, errors: Any) -> list[dict[str, Any]]:
     """Return errors with their lines of the text, or of CEL, split into the text before, at and after the error."""
-    found = []
+    located = []
     for each in errors:
         error, source = dict(each), draft.text
         line, column = error.get("line"), error.get("column")
@@ -308,8 +308,8 @@ def pointed(draft: Draft, errors: Any) -> list[dict[str, Any]]:
             token = _TOKEN.match(text, at)
             end = token.end() if token is not None else at
             error["pointed"] = (line, text[max(0, at - 60) : at], text[at:end][:120] or " ", text[end : end + 60])
-        found.append(error)
-    return found
+        located.append(error)
+    return located
 
 
 def with_wrong(draft: Draft, wrong: Any) -> Draft:

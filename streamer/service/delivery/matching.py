@@ -39,7 +39,7 @@ class Matcher:
         self.setup = setup
         self.events, self.matches, self.delays = Events(engine._options), MatchCounts(), Delays(engine._options)
 
-    def parts(self, feed: Feed, decoded: formats.Taken, only: int | None = None) -> Iterator[Part]:
+    def parts(self, feed: Feed, decoded: formats.BatchEvents, only: int | None = None) -> Iterator[Part]:
         """Match the events of a batch, and yield their messages part by part. The last part confirms the batch.
 
         Args:
@@ -60,22 +60,22 @@ class Matcher:
             part.events += len(texts)
             sampled, tally = self.events.wanted(len(texts)), self.matches.begin()
             results: dict[int, Matches | EventError] = {}
-            for at, found in self._engine.match_batch(texts).matched():
+            for at, result in self._engine.match_batch(texts).matched():
                 place = decoded.place(first + at)
                 if only is not None and place.part != only:
                     continue
                 if sampled and at in sampled:
-                    results[at] = found
-                if isinstance(found, EventError):
-                    part.refuse(feed.name, batch, place, found)
+                    results[at] = result
+                if isinstance(result, EventError):
+                    part.refuse(feed.name, batch, place, result)
                     if part.is_full:
                         yield self._counted(part)
                         part = part.following()
                     continue
                 part.matched += 1
                 if tally is not None:
-                    tally.add(found)
-                for message in setup.speaker.messages(feed.name, batch.partition, place, texts[at], found):
+                    tally.add(result)
+                for message in setup.speaker.messages(feed.name, batch.partition, place, texts[at], result):
                     if message.sink is None or message.sink in setup.sinks:
                         part.add(message)
                     else:
@@ -106,7 +106,7 @@ class Matcher:
             letter.partition, [letter.record], partial(_always, letter.position), None, keys=[letter.record_key], generation=0
         )
         last, is_bad = None, False
-        for part in self.parts(feed, feed.taken(batch), None if letter.part < 0 else letter.part):
+        for part in self.parts(feed, feed.events_of(batch), None if letter.part < 0 else letter.part):
             if last is not None:
                 yield last
             last, is_bad = part, is_bad or bool(part.dead)

@@ -118,19 +118,19 @@ class EventParts:
         """
         try:
             # Layouts that point into arrays, too: `resolve` walks the values of json.
-            found = json.loads(event) if self._is_plain else None
+            document = json.loads(event) if self._is_plain else None
         except (RecursionError, ValueError):
             # It is too deep for json, or has an integer of more digits than Python reads.
-            found = None
-        if found is None:
+            document = None
+        if document is None:
             whole = self._whole(event)
             ts, event_id, tenant, collection = whole.ts_ns, whole.id, whole.tenant, whole.collection
         else:
-            ts = self._nanoseconds(self._ts(found))
-            event_id = self._id(found) if key is None else None
-            collection = self._collection(found)
+            ts = self._nanoseconds(self._ts(document))
+            event_id = self._id(document) if key is None else None
+            collection = self._collection(document)
             if tenant is None:
-                tenant = self._tenant(found) or self._options.default_tenant
+                tenant = self._tenant(document) or self._options.default_tenant
         key = bounded(str(event_id) if key is None and event_id is not None else key)
         return b"".join(
             (
@@ -272,15 +272,15 @@ class Speaker:
         sink = self._routes.sink(gateway)
         return None if sink is None else self._ways[sink]
 
-    def messages(self, source: str, partition: str, place: Place, event: bytes, found: Matches) -> Iterator[Prepared]:
+    def messages(self, source: str, partition: str, place: Place, event: bytes, matches: Matches) -> Iterator[Prepared]:
         """Yield messages about one event, sink by sink."""
         where = _where(source, partition, (place.position, place.part))
         about = _About(source, f'","source":"/streamer/{source}","type":"', where, event, partition, place)
         own, only = self.own, self._routes.only
-        count = len(found)
+        count = len(matches)
         for at in range(0, count, AT_ONCE):
             # Many matches are sorted, so that the same ones share a message after a crash.
-            some = found if count <= AT_ONCE else found.sorted()[at : at + AT_ONCE]
+            some = matches if count <= AT_ONCE else matches.sorted()[at : at + AT_ONCE]
             hits = packed(some)
             if not about.attributes:
                 about.attributes = self._attributes(event, place.key, hits)

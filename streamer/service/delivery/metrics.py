@@ -80,7 +80,7 @@ class Counts(Collector):
             if part.dead:
                 self.refused[part.source] = part.dead[-1]
 
-    def found(self, matches: int) -> None:
+    def recover(self, matches: int) -> None:
         """Count matches that were in the spool at the start."""
         with self._lock:
             self._matches += matches

@@ -33,7 +33,7 @@ _BEGINNING: Final = 4096
 
 @final
 @dataclass(slots=True)
-class Held:
+class SinkMessages:
     """Messages for one sink, with the place of each event and the number of matches in each message.
 
     It consists of lists of bytes and numbers only, because the garbage collector would traverse objects repeatedly while they
@@ -53,19 +53,19 @@ class Part:
 
     Attributes:
         confirmed: the partition's new state; without a position if more of its batch follows.
-        held: messages for each sink that is written to directly.
+        direct: messages for each sink that is written to directly.
         delivering: the number of matches in them.
         spooled: messages for sinks that use the spool.
         dropped: dead letters to delete once the messages are durable.
         events: the number of events that were read, valid or not.
         matched: the number of them with a match.
         unrouted: matches without a route.
-        kept: bytes of each record of the batch that its dead letters keep.
+        stored: bytes of each record of the batch that its dead letters keep.
     """
 
     source: str
     confirmed: Confirmed
-    held: dict[str, Held] = field(default_factory=dict)
+    direct: dict[str, SinkMessages] = field(default_factory=dict)
     delivering: Counter[str] = field(default_factory=Counter)
     spooled: list[Spooled] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Part:
     events: int = 0
     matched: int = 0
     unrouted: int = 0
-    kept: Counter[int] = field(default_factory=Counter)
+    stored: Counter[int] = field(default_factory=Counter)
     size: int = _OVERHEAD
 
     @property
@@ -88,29 +88,29 @@ class Part:
 
     def following(self) -> Part:
         """Return the next part of the batch. A part confirms a position only if it is the last one of its batch."""
-        return Part(self.source, self.confirmed, kept=self.kept)
+        return Part(self.source, self.confirmed, stored=self.stored)
 
     def add(self, message: Prepared) -> None:
         """Add messages for a sink; those without a route are only counted."""
         if (sink := message.sink) is None:
             self.unrouted += message.matches
             return
-        if (held := self.held.get(sink)) is None:
-            held = self.held[sink] = Held()
+        if (queue := self.direct.get(sink)) is None:
+            queue = self.direct[sink] = SinkMessages()
         place, count = message.about.place, len(message.messages)
-        held.messages += message.messages
-        held.positions += [place.position] * count
-        held.parts += [place.part] * count
-        held.counts += message.counts
+        queue.messages += message.messages
+        queue.positions += [place.position] * count
+        queue.parts += [place.part] * count
+        queue.counts += message.counts
         self.delivering[sink] += message.matches
         self.size += sum(map(len, message.messages)) + _OF_A_MESSAGE
 
     def undelivered(self, sink: str) -> list[Spooled]:
         """Return the messages for a sink in the form of dead letters, which have no keys."""
-        held = self.held[sink]
+        queue = self.direct[sink]
         return [
             Spooled(sink, None, id_of(message), count, self.source, self.confirmed.partition, position, part, message)
-            for message, count, position, part in zip(held.messages, held.counts, held.positions, held.parts, strict=True)
+            for message, count, position, part in zip(queue.messages, queue.counts, queue.positions, queue.parts, strict=True)
         ]
 
     def spool(self, messages: list[Spooled]) -> None:
@@ -123,14 +123,14 @@ class Part:
         """Add the record of an event that cannot be read."""
         record = batch.records[place.record]
         whole, size = (record.begin, record.size) if isinstance(record, Refused) else (record, len(record))
-        if (kept := self.kept[place.record]) and kept + len(whole) > MOST_KEPT:
+        if (amount := self.stored[place.record]) and amount + len(whole) > MOST_KEPT:
             # A record may have thousands of events: all of its letters together keep at most as many bytes as one may.
             whole = whole[:_BEGINNING]
         error.index = None
         key = None if batch.keys is None else batch.keys[place.record]
         letter = dead_letter(source, batch.partition, place.position, place.part, error.code.value, str(error), whole, size, key)
         self.dead.append(letter)
-        self.kept[place.record] += len(letter.record)
+        self.stored[place.record] += len(letter.record)
         self.size += letter.room + _OF_A_MESSAGE
 
 
@@ -142,7 +142,7 @@ class Waiting:
         self._changed = threading.Condition(Lock())
         self._parts: list[Part] = []
         self._size = 0
-        self._is_taken = self._is_over = False
+        self._is_in_delivery = self._is_over = False
 
     def put(self, part: Part) -> None:
         """Add a part, once there is room; it is dropped if the queue has ended."""
@@ -160,19 +160,19 @@ class Waiting:
         The next call means that the parts of the previous one were delivered.
         """
         with self._changed:
-            self._is_taken = False
+            self._is_in_delivery = False
             self._changed.notify_all()
             while not self._parts and not self._is_over:
                 self._changed.wait()
             parts, self._parts, self._size = self._parts, [], 0
-            self._is_taken = bool(parts)
+            self._is_in_delivery = bool(parts)
             self._changed.notify_all()
             return parts
 
     def drained(self, seconds: float) -> bool:
         """Wait until all parts are delivered, for at most *seconds*; return whether they are."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._parts and not self._is_taken, seconds)
+            return self._changed.wait_for(lambda: not self._parts and not self._is_in_delivery, seconds)
 
     @property
     def size(self) -> int:
@@ -184,5 +184,5 @@ class Waiting:
         with self._changed:
             self._is_over = True
             if drop:
-                self._parts, self._size, self._is_taken = [], 0, False
+                self._parts, self._size, self._is_in_delivery = [], 0, False
             self._changed.notify_all()

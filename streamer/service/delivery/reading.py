@@ -139,11 +139,11 @@ class Reading:
         if batch is not None:
             self._read_at[feed.name] = time.monotonic()
             faults.point("source.read")
-            for part in self._matcher.parts(feed, self._taken(feed, batch)):
+            for part in self._matcher.parts(feed, self._records(feed, batch)):
                 self._waiting.put(part)
                 faults.point("pipeline.queued")
 
-    def _taken(self, feed: Feed, batch: Batch) -> formats.Taken:
+    def _records(self, feed: Feed, batch: Batch) -> formats.BatchEvents:
         """Return the events of a batch; wait while its schemas cannot be read.
 
         Raises:
@@ -151,10 +151,10 @@ class Reading:
         """
         while True:
             try:
-                return feed.taken(batch)
+                return feed.events_of(batch)
             except Away:
                 name = f"sources.{feed.name}"
-                self._absent.open(name, feed, lambda: _discard(feed.taken(batch)))
+                self._absent.open(name, feed, lambda: _discard(feed.events_of(batch)))
                 if not self._absent.wait(name, feed, partial(self._continues, feed)):
                     raise EndOfSource from None
 

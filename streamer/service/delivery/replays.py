@@ -30,7 +30,7 @@ class Replay:
     """One job.
 
     Attributes:
-        chosen: the members that letters must have: `code`, `stage`, `source`, `sink`.
+        wanted: the members that letters must have: `code`, `stage`, `source`, `sink`.
         numbers: of letters, in place of that; None for all with these members.
         last: letters after this number are not replayed, so that one which fails again is not retried for ever.
         total: the number of letters at the beginning.
@@ -38,7 +38,7 @@ class Replay:
     """
 
     id: str
-    chosen: Mapping[str, str]
+    wanted: Mapping[str, str]
     numbers: tuple[int, ...] | None
     last: int
     total: int
@@ -62,7 +62,7 @@ class Replay:
         return {
             "id": self.id,
             "state": self.state,
-            "chosen": dict(self.chosen),
+            "chosen": dict(self.wanted),
             "total": self.total,
             "replayed": self.replayed,
             "refused": self.refused,
@@ -147,7 +147,7 @@ class Replays:
                 yield from (each for each in self._store.letters(number - 1, 1) if each.id == number)
             return
         at = 0
-        while letters := self._store.letters(at, _PAGE, job.chosen):
+        while letters := self._store.letters(at, _PAGE, job.wanted):
             for letter in letters:
                 at = letter.id
                 if at > job.last:

@@ -47,10 +47,10 @@ class Feed:
         if self.messages is not None:
             self.messages.check()
 
-    def taken(self, batch: Batch) -> formats.Taken:
+    def events_of(self, batch: Batch) -> formats.BatchEvents:
         """Return the events of a batch. Raises ServiceError: Away if the schemas cannot be read now."""
         with named("sources", self.name):
-            return formats.taken(self.decode, batch)
+            return formats.events_of(self.decode, batch)
 
 
 @final

@@ -122,8 +122,8 @@ class Writer:
         """Write messages and make them durable; return dead letters for those that their sinks refuse for good."""
         written: dict[str, list[Part]] = {}
         for part in parts:
-            for sink, held in part.held.items():
-                self._setup.sinks[sink].write(held.messages)
+            for sink, queue in part.direct.items():
+                self._setup.sinks[sink].write(queue.messages)
                 written.setdefault(sink, []).append(part)
         faults.point("sink.written")
         refused = []
@@ -164,7 +164,7 @@ class Writer:
         if self.is_away(letter.sink) or self.send(letter.sink, [letter.record]):
             return False
         self._store.drop([letter.id])
-        self._counts.found(letter.matches)
+        self._counts.recover(letter.matches)
         self._counts.delivered({letter.sink: letter.matches})
         return True
 
@@ -179,9 +179,9 @@ class Writer:
 
 def _last(parts: Iterable[Part]) -> list[Confirmed]:
     """Return the state to store for each partition: its last one, because that includes the earlier ones."""
-    found: dict[tuple[str, str, int], Confirmed] = {}
+    last: dict[tuple[str, str, int], Confirmed] = {}
     for part in parts:
         each = part.confirmed
-        if each.position is not None or each.is_over or part.whose not in found:
-            found[part.whose] = each
-    return list(found.values())
+        if each.position is not None or each.is_over or part.whose not in last:
+            last[part.whose] = each
+    return list(last.values())

@@ -16,7 +16,7 @@ from streamer.service.store.rows import milliseconds, time_of
 MOST: Final = 100
 MOST_SINKS: Final = 200
 #: The messages of an attempt by which it can be found.
-FOUND: Final = 100
+MOST_MARKS: Final = 100
 #: The codes of a name without an address, and of one without an allowed address.
 _UNREACHABLE: Final = ("unresolved", "forbidden_address")
 
@@ -31,7 +31,7 @@ class Attempt:
         seconds: its duration.
         messages: the number of messages.
         first: the id of the first message.
-        marks: half of the ids of the first `FOUND` messages, to save memory.
+        marks: half of the ids of the first `MOST_MARKS` messages, to save memory.
     """
 
     at: int
@@ -77,7 +77,7 @@ class Attempts:
 
     def add(self, sink: str, ids: Sequence[str], outcome: Outcome, seconds: float) -> None:
         """Keep an attempt that has just ended."""
-        marks = array("Q", [mark for each in ids[:FOUND] if (mark := _mark(each)) is not None])
+        marks = array("Q", [mark for each in ids[:MOST_MARKS] if (mark := _mark(each)) is not None])
         attempt = Attempt(milliseconds(), seconds, len(ids), ids[0] if ids else "", outcome, marks)
         with self._lock:
             if sink not in self._last:

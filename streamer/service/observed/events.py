@@ -45,14 +45,14 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 LATEST: Final = 500
 #: The matches of an event that are examined, and the most that are kept.
 LOOKED_AT: Final = 100
-KEPT: Final = 10
+MOST_HITS: Final = 10
 #: The overhead of an event in bytes.
 _OVERHEAD: Final = 1024
 _LOGGER: Final = logging.getLogger("streamer.service")
 
 Name: TypeAlias = tuple[str | None, str | None]
 #: The matches of an event; None if it has none.
-Found: TypeAlias = Matches | EventError | None
+MatchResult: TypeAlias = Matches | EventError | None
 
 
 class Hit(NamedTuple):
@@ -115,7 +115,7 @@ class Events:
 
     Attributes:
         came: the number of events to choose from.
-        taken: the number of events that were kept.
+        recorded: the number of events that were kept.
     """
 
     def __init__(self, options: Options) -> None:
@@ -125,7 +125,7 @@ class Events:
         self._rings: OrderedDict[Name, deque[ObservedEvent]] = OrderedDict()
         self._bytes: dict[Name, int] = {}
         self._latest: deque[ObservedEvent] = deque(maxlen=LATEST)
-        self.came = self.taken = 0
+        self.came = self.recorded = 0
 
     def wanted(self, count: int) -> Sequence[int]:
         """Return which of *count* events to keep; usually none.
@@ -143,17 +143,17 @@ class Events:
         self._tokens = tokens - take
         return range(count) if take == count else sorted(random.sample(range(count), take))
 
-    def add(self, source: str, partition: str, place: tuple[Position, int], text: bytes, found: Found) -> None:
-        """Keep an event; *found* is None without a match. An unreadable event is not kept, because it becomes a dead letter.
+    def add(self, source: str, partition: str, place: tuple[Position, int], text: bytes, result: MatchResult) -> None:
+        """Keep an event; *result* is None without a match. An unreadable event is not kept, because it becomes a dead letter.
 
         Args:
             place: its position, and its index in the record.
         """
-        if isinstance(found, EventError) or len(text) > LONGEST:
+        if isinstance(result, EventError) or len(text) > LONGEST:
             return
         self._tokens -= len(text) // BYTES_OF_ONE
         try:
-            self._add(source, partition, place, text, Matched() if found is None else _matched(found))
+            self._add(source, partition, place, text, Matched() if result is None else _matched(result))
         except Exception:
             # An error in this view must not end a pipeline.
             _LOGGER.exception("cannot keep an event for the console")
@@ -168,8 +168,8 @@ class Events:
         except EventError:
             return
         with self._lock:
-            self.taken += 1
-            about = (self.taken, milliseconds(), source, partition, *place, text)
+            self.recorded += 1
+            about = (self.recorded, milliseconds(), source, partition, *place, text)
             observed = ObservedEvent(*about, tenant, collection, kind, ignored, matched)
             self._latest.append(observed)
             self._put((tenant, collection), observed)
@@ -208,14 +208,16 @@ class Events:
                 for (whose, named), ring in self._rings.items()
                 if tenant in (None, whose) and collection in (None, named)
             ]
-        found = [event for ring in rings for event in islice(reversed(ring), MOST) if before is None or event.number < before]
-        return sorted(found, key=lambda event: -event.number)[:most]
+        candidates = [
+            event for ring in rings for event in islice(reversed(ring), MOST) if before is None or event.number < before
+        ]
+        return sorted(candidates, key=lambda event: -event.number)[:most]
 
     def after(self, number: int) -> list[ObservedEvent]:
         """Return the latest kept events with larger numbers, the oldest first."""
         with self._lock:
-            found = list(takewhile(lambda event: event.number > number, reversed(self._latest)))
-        return found[::-1]
+            newer = list(takewhile(lambda event: event.number > number, reversed(self._latest)))
+        return newer[::-1]
 
     def find(self, number: int) -> ObservedEvent | None:
         """Return a kept event by its number."""
@@ -223,15 +225,15 @@ class Events:
             return next((event for ring in self._rings.values() for event in ring if event.number == number), None)
 
 
-def _matched(found: Matches) -> Matched:
+def _matched(matches: Matches) -> Matched:
     own: list[Hit] = []
     every: list[Hit] = []
-    some = found[:LOOKED_AT]
+    some = matches[:LOOKED_AT]
     whose = [outside(inner) for inner in some.ids()]
     for at, (tenant, subscription_id) in enumerate(whose):
         of = every if tenant == EVERY else own
-        if len(of) < KEPT:
+        if len(of) < MOST_HITS:
             match = some[at]
             of.append(Hit(tenant, subscription_id, match.gateway_id, match.transition, match.certain))
     count = sum(tenant == EVERY for tenant, _ in whose)
-    return Matched(tuple(own), tuple(every), len(whose) - count, count, len(found) > LOOKED_AT)
+    return Matched(tuple(own), tuple(every), len(whose) - count, count, len(matches) > LOOKED_AT)

@@ -33,7 +33,7 @@ class _Look(Generic[_T]):
     def __init__(self, read: Callable[[], _T]) -> None:
         self.read = read
         self.wanted = self.done = 0
-        self.found: Callable[[], _T] | None = None
+        self.answer: Callable[[], _T] | None = None
         self.at = 0.0
 
 
@@ -77,10 +77,10 @@ class Looks:
             patience = PATIENCE if self._busy_since is None else max(self._busy_since + PATIENCE - now, 0.0)
             self._changed.notify_all()
             self._changed.wait_for(lambda: look.done >= wanted or self._is_over, patience)
-            found, age = look.found, time.monotonic() - look.at
-        if found is None or age > STALE:
+            value, age = look.answer, time.monotonic() - look.at
+        if value is None or age > STALE:
             raise ServiceError("the store does not answer")
-        return found()
+        return value()
 
     def _run(self) -> None:
         due = time.monotonic() + EVERY
@@ -102,9 +102,9 @@ class Looks:
     def _read(self, look: _Look[object]) -> None:
         with self._changed:
             wanted, self._busy_since = look.wanted, time.monotonic()
-        found = _read(look.read)
+        value = _read(look.read)
         with self._changed:
-            look.done, look.found, look.at, self._busy_since = wanted, found, time.monotonic(), None
+            look.done, look.answer, look.at, self._busy_since = wanted, value, time.monotonic(), None
             self._changed.notify_all()
 
 

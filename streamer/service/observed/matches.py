@@ -89,14 +89,14 @@ class Tally:
         #: By the number of matches that each stands for.
         self.ids: dict[int, list[str]] = {one_of: []}
 
-    def add(self, found: Matches) -> None:
+    def add(self, matches: Matches) -> None:
         """Count the matches of one event."""
-        count = len(found)
+        count = len(matches)
         if count <= MANY:
-            self.ids[self.one_of] += found.ids()
+            self.ids[self.one_of] += matches.ids()
             return
         some = -(-count // MANY)
-        self.ids.setdefault(self.one_of * some, []).extend(found[random.randrange(some) :: some].ids())
+        self.ids.setdefault(self.one_of * some, []).extend(matches[random.randrange(some) :: some].ids())
 
 
 @final
@@ -111,7 +111,7 @@ class MatchCounts:
         self._lock = Lock()
         self._minutes: deque[_Minute] = deque()
         self._size = 0
-        self._one_of, self._looked, self._taken, self._room = 1, time.monotonic(), 0, float(BURST)
+        self._one_of, self._looked, self._count, self._room = 1, time.monotonic(), 0, float(BURST)
         self._rests_until = 0.0
         self.most = most
         self._since = time.time()
@@ -132,7 +132,7 @@ class MatchCounts:
         Concurrent threads may count a few too many, which is cheaper than a lock.
         """
         now = time.monotonic()
-        if now - self._looked >= _LOOK or (self._one_of == 1 and self._taken > self._room):
+        if now - self._looked >= _LOOK or (self._one_of == 1 and self._count > self._room):
             self._look(now)
         one_of = self._one_of
         # Each batch has the same chance, whatever its contents.
@@ -142,7 +142,7 @@ class MatchCounts:
 
     def _look(self, now: float) -> None:
         """Measure the rate of matches, and set which fraction of them to count."""
-        matched, passed = self._taken, max(now - self._looked, 0.001)
+        matched, passed = self._count, max(now - self._looked, 0.001)
         self._room = max(min(self._room - matched + passed * RATE, BURST), 0.0)
         if self._room > (0 if self._one_of == 1 else BURST / 2):
             self._one_of = 1
@@ -150,7 +150,7 @@ class MatchCounts:
             # The next power of two.
             wanted = matched * self._one_of / passed / RATE
             self._one_of = 1 << max(math.ceil(wanted) - 1, 0).bit_length()
-        self._looked, self._taken = now, 0
+        self._looked, self._count = now, 0
 
     def add(self, tally: Tally) -> None:
         """Count the matches of a tally."""
@@ -159,7 +159,7 @@ class MatchCounts:
             for one_of, ids in tally.ids.items():
                 if not ids or minute.is_full:
                     continue
-                self._taken += len(ids)
+                self._count += len(ids)
                 counts = minute.counts.setdefault(one_of, Counter())
                 before = len(counts)
                 counts.update(ids)
@@ -198,12 +198,12 @@ class MatchCounts:
         with self._lock:
             last = self._now().number
             since = max(self._since, created, (last - MINUTES + 1) * MINUTE)
-            found = {minute.number: minute for minute in self._minutes}
+            minutes = {minute.number: minute for minute in self._minutes}
             numbers = range(last - MINUTES + 1, last + 1)
             counts: list[int | None] = []
             one_of = 1
             for number in numbers:
-                minute = found.get(number)
+                minute = minutes.get(number)
                 if (number + 1) * MINUTE <= since or not self.most or (minute is not None and minute.is_full):
                     counts.append(None)
                     continue

@@ -26,18 +26,18 @@ class Rates:
     """Samples of growing counts over the last minute. One thread adds, any may read."""
 
     def __init__(self) -> None:
-        self._taken: tuple[tuple[float, Mapping[Hashable, float]], ...] = ()
+        self._samples: tuple[tuple[float, Mapping[Hashable, float]], ...] = ()
 
     def add(self, now: float, counts: Mapping[Hashable, float]) -> None:
         """Keep the current counts; *now* is in seconds of a monotonic clock."""
-        recent = [each for each in self._taken if each[0] >= now - MINUTE]
-        self._taken = (*recent, (now, counts))
+        recent = [each for each in self._samples if each[0] >= now - MINUTE]
+        self._samples = (*recent, (now, counts))
 
     def of(self, now: float, counts: Mapping[Hashable, float]) -> dict[Hashable, float | None]:
         """Return the rate of each count per second; None before there are enough samples."""
-        if not self._taken or now - self._taken[0][0] < 1:
+        if not self._samples or now - self._samples[0][0] < 1:
             return dict.fromkeys(counts)
-        then, before = self._taken[0]
+        then, before = self._samples[0]
         return {name: round(max(count - before.get(name, 0), 0) / (now - then), 3) for name, count in counts.items()}
 
 
@@ -80,20 +80,20 @@ class Delays:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._found: dict[str, tuple[float, float | None]] = {}
+        self._latest: dict[str, tuple[float, float | None]] = {}
 
     def add(self, source: str, event: bytes) -> None:
         """Read the time of an event, unless another one of the source was read in the last second."""
         now = time.monotonic()
-        if (found := self._found.get(source)) is not None and now - found[0] < _EVERY:
+        if (last := self._latest.get(source)) is not None and now - last[0] < _EVERY:
             return
         try:
             at = self._options.read(event, None, None).ts_ns
         except (EventError, IgnoredEvent):
             return
-        self._found[source] = now, None if at is None else max(time.time() - at / 10**9, 0.0)
+        self._latest[source] = now, None if at is None else max(time.time() - at / 10**9, 0.0)
 
     def of(self, source: str) -> float | None:
         """Return how old the latest event was, in seconds; None if it has no time."""
-        _, delay = self._found.get(source, (0.0, None))
+        _, delay = self._latest.get(source, (0.0, None))
         return None if delay is None else round(delay, 3)

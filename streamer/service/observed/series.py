@@ -57,29 +57,29 @@ class Series:
         self._rings: dict[Name, array[float]] = {}
         self._buckets: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[float, float]]] = {}
         self._count = 0
-        self.left_out = 0
+        self.dropped = 0
 
     def take(self) -> None:
         """Add a sample of the current values."""
-        found = dict(self._found())
+        values = dict(self._current())
         with self._lock:
             at = self._count % POINTS
             self._times[at] = time.time()
-            left_out = 0
+            omitted = 0
             for ring in self._rings.values():
                 ring[at] = _NOTHING
-            for name, value in found.items():
+            for name, value in values.items():
                 ring_of = self._rings.get(name)
                 if ring_of is None:
                     if len(self._rings) >= MOST:
-                        left_out += 1
+                        omitted += 1
                         continue
                     ring_of = self._rings[name] = array("d", [_NOTHING]) * POINTS
                 ring_of[at] = value
             self._count += 1
-            self.left_out = left_out
+            self.dropped = omitted
 
-    def _found(self) -> Iterator[tuple[Name, float]]:
+    def _current(self) -> Iterator[tuple[Name, float]]:
         for family in self._read():
             if not family.name.startswith(_OURS):
                 continue
@@ -128,7 +128,7 @@ class Series:
             "every_s": EVERY * step,
             "at": [round(times[at], 3) for at in points],
             "series": series,
-            "series_left_out": self.left_out,
+            "series_left_out": self.dropped,
         }
 
 

@@ -126,7 +126,9 @@ def parts_of(config: Config, before: Parts | None = None) -> Parts:
     places = {name: _place(section) for name, section in sinks_of(config).items()}
     old_places = {} if before is None else {name: _place(section) for name, section in sinks_of(before.config).items()}
     # A sink continues under only one name, because it counts its messages: under its old one, if that has the same target.
-    left = {} if before is None else {name: sink for name, sink in before.sinks.items() if old_places[name] != places.get(name)}
+    previous = (
+        {} if before is None else {name: sink for name, sink in before.sinks.items() if old_places[name] != places.get(name)}
+    )
     for name, section in sinks_of(config).items():
         is_same = old_places.get(name) == places[name]
         if section.spooled is not None:
@@ -134,8 +136,8 @@ def parts_of(config: Config, before: Parts | None = None) -> Parts:
         elif before is not None and is_same:
             written[name] = before.sinks[name]
         else:
-            renamed = next((old for old in left if old_places[old] == places[name]), None)
-            written[name] = sinks.made(section) if renamed is None else left.pop(renamed)
+            renamed = next((old for old in previous if old_places[old] == places[name]), None)
+            written[name] = sinks.made(section) if renamed is None else previous.pop(renamed)
     if before is not None:
         old = sources_of(before.config)
         feeds |= {name: before.feeds[name] for name, section in sources_of(config).items() if old.get(name) == section}

@@ -37,7 +37,7 @@ _LOGGER: Final = logging.getLogger("streamer.service")
 
 @final
 @dataclass
-class Found:
+class Report:
     """The results of the check.
 
     Attributes:
@@ -81,87 +81,87 @@ class Found:
         return self.loaded.error(place, reason)
 
 
-def check(loaded: Loaded, *, dev: bool = False) -> Found:
+def check(loaded: Loaded, *, dev: bool = False) -> Report:
     """Return all faults that would prevent a service from starting.
 
     Args:
         dev: whether the API would run without tokens.
     """
-    config, found = loaded.config, Found(loaded)
-    with found.at():
+    config, report = loaded.config, Report(loaded)
+    with report.at():
         fitting(loaded, dev=dev)
-    with found.at("subscriptions"):
+    with report.at("subscriptions"):
         subscriptions, places = subscription_files.read(loaded)
         engine = Engine.from_config(build.of_engine(config))
         mine, of_mine = Shard.of(config).mine(subscriptions, places)
-        subscription_files.put(engine, loaded, (each.held for each in mine), of_mine)
-        found.subscriptions = len(engine)
-    positions = _store(found)
+        subscription_files.put(engine, loaded, (each.source for each in mine), of_mine)
+        report.subscriptions = len(engine)
+    positions = _store(report)
     for name, source in sources.sources_of(config).items():
-        with found.at("sources", name):
+        with report.at("sources", name):
             build.feed_of(name, source, config).check(positions.get(name, {}))
     for name, sink in sinks.sinks_of(config).items():
-        with found.at("sinks", name):
+        with report.at("sinks", name):
             (sinks.made if sink.spooled is None else sinks.endpoint)(sink).check()
         if sink.caution is not None:
             _LOGGER.warning("sinks.%s: %s", name, sink.caution)
-    with found.at("delivery", "gateways", "keys"):
+    with report.at("delivery", "gateways", "keys"):
         Vault(lambda: config.delivery.gateways.keys).check()
-    with found.at("delivery", "gateways", "ca"):
+    with report.at("delivery", "gateways", "ca"):
         if (authority := config.delivery.gateways.ca) is not None:
             client_context(authority)
     if dev or config.api.is_served:
-        _api(found, config.api, dev=dev)
+        _api(report, config.api, dev=dev)
     if config.metrics.enabled:
-        with found.at("metrics", "port"):
+        with report.at("metrics", "port"):
             _check_port(config.metrics.address, config.metrics.port)
-    return found
+    return report
 
 
-def _store(found: Found) -> dict[str, dict[str, str]]:
+def _store(report: Report) -> dict[str, dict[str, str]]:
     """Check the store; return the confirmed positions of each source."""
-    place = place_of(found.loaded.config)
-    where = ("store", "dsn") if found.loaded.config.store.dsn is not None else ("service", "data_dir")
+    place = place_of(report.loaded.config)
+    where = ("store", "dsn") if report.loaded.config.store.dsn is not None else ("service", "data_dir")
     positions: dict[str, dict[str, str]] = {}
-    with found.at(*where):
+    with report.at(*where):
         looked = inspected(place)
         if looked.used is not None:
-            found.is_in_use = True
-            found.note(where, f"{place}: {looked.used}")
+            report.is_in_use = True
+            report.note(where, f"{place}: {looked.used}")
         positions.update((source, dict(of_source)) for source, of_source in looked.positions.items())
     return positions
 
 
-def _api(found: Found, section: Api, *, dev: bool) -> None:
+def _api(report: Report, section: Api, *, dev: bool) -> None:
     """Check the packages, files and the port of the API."""
     try:
-        with found.at("api"), needed("the API needs jinja2, starlette and uvicorn", "service"):
+        with report.at("api"), needed("the API needs jinja2, starlette and uvicorn", "service"):
             from streamer.service.api.server import Certificates
             from streamer.service.api.tokens import read
             from streamer.service.console import app  # noqa: F401 - it imports further packages
     except ModuleNotFoundError as error:
-        found.faults.append((found.loaded.error(("api",), str(error)), ServiceError(str(error))))
+        report.faults.append((report.loaded.error(("api",), str(error)), ServiceError(str(error))))
         return
     if (file := section.tokens.file) is not None and not dev:
-        with found.at("api", "tokens", "file"):
+        with report.at("api", "tokens", "file"):
             if not file.exists():
                 raise ServiceError(f"{file}: no such file; streamer tokens create --file {file} makes it")
             read(file)
     if section.oidc is not None and not dev:
-        with found.at("api", "oidc"):
+        with report.at("api", "oidc"):
             _check_provider(section.oidc)
     if (log := section.audit.file) is not None:
-        with found.at("api", "audit", "file"):
+        with report.at("api", "audit", "file"):
             if not os.access(log if log.exists() else log.parent, os.W_OK):
                 raise ServiceError(f"{log}: it cannot be written")
     missing = [name for name in ("certificate", "key") if (path := getattr(section.tls, name)) and not path.exists()]
     for name in missing:
-        with found.at("api", "tls", name):
+        with report.at("api", "tls", name):
             raise ServiceError(f"{getattr(section.tls, name)}: no such file")
     if section.tls.certificate is not None and not missing:
-        with found.at("api", "tls"):
+        with report.at("api", "tls"):
             Certificates(section)
-    with found.at("api", "port"):
+    with report.at("api", "port"):
         _check_port(section.address, section.port)
 
 

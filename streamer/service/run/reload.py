@@ -116,7 +116,7 @@ class Running:
             raise BulkConfigError(errors)
 
     def _take(self, new: Loaded, changed: set[str | int]) -> tuple[int, Prepared | None]:
-        found, places = subscription_files.read(new)
+        rows, places = subscription_files.read(new)
         with ExitStack() as undo:
             parts = parts_of(new.config, self.parts)
             self._open(parts, undo)
@@ -129,7 +129,7 @@ class Running:
                 with self._replaced(parts) if moves else nullcontext():
                     faults.point("reload.paused")
                     are_from_files = subscription_files.are_from_files(new.config)
-                    count = self.subscriptions.begin(new, found, places) if are_from_files else 0
+                    count = self.subscriptions.begin(new, rows, places) if are_from_files else 0
                     self.engine.reload(of_engine(new.config))
                 # Later steps cannot fail.
                 undo.pop_all()

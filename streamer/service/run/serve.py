@@ -107,8 +107,8 @@ class Service:
         self._parts = parts_of(self._loaded.config)
         self._running: Running | None = None
         self.has_started = False
-        self._asked: list[int] = []
-        self._is_reload_asked = False
+        self._received: list[int] = []
+        self._is_reload_due = False
         self._wanted: queue.SimpleQueue[Future[Reloaded]] = queue.SimpleQueue()
 
     @property
@@ -223,7 +223,7 @@ class Service:
 
     def stop(self) -> None:
         """End the service as SIGTERM does; any thread may call it."""
-        self._asked.append(signal.SIGTERM)
+        self._received.append(signal.SIGTERM)
 
     def replay(self, choose: Callable[[Store], Iterable[DeadLetter]]) -> tuple[int, int]:
         """Match dead letters again, deliver their matches, and delete them; dead letters of messages return to the spool.
@@ -274,16 +274,16 @@ class Service:
         """Load the subscriptions of files; if they are good, open the store, and load its subscriptions, too."""
         config, shard = self.config, Shard.of(self.config)
         self._watched = subscription_files.Watch(config)
-        found, places = subscription_files.read(self._loaded, loading)
-        mine, of_mine = shard.mine(found, places)
-        subscription_files.put(self.engine, self._loaded, loading.counted([each.held for each in mine]), of_mine)
+        rows, places = subscription_files.read(self._loaded, loading)
+        mine, of_mine = shard.mine(rows, places)
+        subscription_files.put(self.engine, self._loaded, loading.counted([each.source for each in mine]), of_mine)
         store = Store(place_of(config), dead_letter_bytes=config.delivery.dead_letter_bytes)
         opened.enter_context(closing(store))
         directory = config.service.data_dir if store.database.is_shared else config.service.directory
         snapshot = None if directory is None else EngineSnapshot(directory, self.engine, store, shard, self._replaced_by_files)
         self.subscriptions = Subscriptions(self.engine, store, Quotas.of(config), shard, config.service.history, snapshot)
         opened.enter_context(closing(self.subscriptions))
-        self.subscriptions.begin(self._loaded, found, places, loading=loading)
+        self.subscriptions.begin(self._loaded, rows, places, loading=loading)
         if not len(self.engine):
             _LOGGER.warning("there are no subscriptions, so no event matches")
         return store
@@ -339,7 +339,7 @@ class Service:
 
         def note(number: int, _: FrameType | None) -> None:
             if number == signal.SIGHUP:
-                self._is_reload_asked = True
+                self._is_reload_due = True
                 return
             if is_process and not self.has_started:
                 # No event was read, and the store is as after a crash: what was not committed is undone. So there is no need to
@@ -347,9 +347,9 @@ class Service:
                 with suppress(RuntimeError):  # the signal came while a line was written
                     _LOGGER.info("%s: ended before it had started", signal.Signals(number).name)
                 os._exit(OK)
-            if self._asked:
+            if self._received:
                 os._exit(128 + number)
-            self._asked.append(number)
+            self._received.append(number)
 
         if threading.current_thread() is not threading.main_thread():
             yield  # only the main thread gets signals
@@ -369,9 +369,9 @@ class Service:
         deadline, looked, logged = None, 0.0, time.monotonic()
         while not pipeline.wait(_LOOK):
             pipeline.writer.rejected.rest()
-            if self._is_reload_asked:
+            if self._is_reload_due:
                 # Requests that arrive meanwhile cause one more reload.
-                self._is_reload_asked = False
+                self._is_reload_due = False
                 self.reload()
             while not self._wanted.empty():
                 request = self._wanted.get()
@@ -387,9 +387,9 @@ class Service:
                     _LOGGER.info(
                         "sinks.%s: the sources have ended, and %d messages wait; Ctrl-C leaves them in the spool", name, count
                     )
-            if self._asked and deadline is None:
+            if self._received and deadline is None:
                 _LOGGER.info(
-                    "%s: reading has ended, and the events that were read are delivered", signal.Signals(self._asked[0]).name
+                    "%s: reading has ended, and the events that were read are delivered", signal.Signals(self._received[0]).name
                 )
                 pipeline.stop()
                 deadline = time.monotonic() + DRAIN
@@ -407,8 +407,8 @@ class Service:
     def _take_files(self) -> None:
         """Read the files of subscriptions again; on errors, log them and keep the current ones."""
         try:
-            found, places = subscription_files.read(self._loaded)
-            count = self.subscriptions.begin(self._loaded, found, places)
+            rows, places = subscription_files.read(self._loaded)
+            count = self.subscriptions.begin(self._loaded, rows, places)
         except (BulkConfigError, OSError, ServiceError) as error:
             tell_refused("service.watch", error)
             return
@@ -440,7 +440,7 @@ class Service:
             try:
                 return request.result(_LOOK)
             except TimeoutError:
-                if running.pipeline.wait(0) or self._asked:
+                if running.pipeline.wait(0) or self._received:
                     raise ServiceError("the service is ending") from None
                 # The main thread waits until the old API server has answered.
                 if running.entrance.gives_way and request.cancel():

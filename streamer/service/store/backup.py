@@ -114,7 +114,7 @@ def restore(file: Path, directory: Path) -> tuple[Copied, Path | None]:
         ServiceError: a process uses the store (Busy), the file is not a backup that this version reads, or the directory cannot
             be written. The store stays as it is.
     """
-    with closing(_given(file)) as source, reporting(directory):
+    with closing(_opened_backup(file)) as source, reporting(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _as_owner(directory):
             locked = lock(directory)
@@ -147,7 +147,7 @@ def load_command(section: SharedStore, file: Path) -> str:
     """
     server, backup, draft = _server(section), shlex.quote(str(file)), shlex.quote(f"{file}.XXXXXXXX")
     load = "psql --no-psqlrc --quiet --output=/dev/null --set=ON_ERROR_STOP=1 --single-transaction"
-    move = f'ALTER SCHEMA "{section.namespace}" RENAME TO "{_kept_schema(section.namespace)}"'
+    move = f'ALTER SCHEMA "{section.namespace}" RENAME TO "{_backup_schema(section.namespace)}"'
     move = f"DO $$ BEGIN {move}; EXCEPTION WHEN invalid_schema_name THEN NULL; END $$"
     renew = f'SET search_path = "{section.namespace}"; {"; ".join(_RENEWED)}'
     return (
@@ -156,7 +156,7 @@ def load_command(section: SharedStore, file: Path) -> str:
     )
 
 
-def _kept_schema(namespace: str) -> str:
+def _backup_schema(namespace: str) -> str:
     """Return a new name for the schema of the old tables, which PostgreSQL does not cut."""
     return f"{namespace[:40]}_before_{time.strftime('%Y%m%dt%H%M%S', time.gmtime())}"
 
@@ -220,8 +220,8 @@ def _checked(path: Path, connection: sqlite3.Connection) -> Copied:
 
 def _damage(execute: Callable[[str], sqlite3.Cursor]) -> str | None:
     """Check every page of a database; return what is wrong. Raises sqlite3.DatabaseError, too, for damage."""
-    found = str(execute("PRAGMA integrity_check(1)").fetchone()[0])
-    return None if found == "ok" else found
+    report = str(execute("PRAGMA integrity_check(1)").fetchone()[0])
+    return None if report == "ok" else report
 
 
 def _made_current(draft: Path) -> Copied:
@@ -264,7 +264,7 @@ def _renew(execute: Callable[[str], object]) -> None:
 # Files
 
 
-def _given(file: Path) -> sqlite3.Connection:
+def _opened_backup(file: Path) -> sqlite3.Connection:
     """Open a backup. Raises ServiceError if the file is none."""
     try:
         if not stat.S_ISREG(os.stat(file).st_mode):
@@ -364,15 +364,15 @@ def _swap(draft: Path, directory: Path) -> Path | None:
     """
     path = directory / DATABASE
     _empty_log(path)
-    before = _kept_name(directory)
+    before = _backup_name(directory)
     # A log or a journal that stays belongs to a damaged store. The new database must not get it.
-    found = [end for end in ("", "-wal", "-shm", "-journal") if path.with_name(DATABASE + end).exists()]
-    for end in found:
+    ends = [end for end in ("", "-wal", "-shm", "-journal") if path.with_name(DATABASE + end).exists()]
+    for end in ends:
         os.link(path.with_name(DATABASE + end), before.with_name(before.name + end))
-    for end in filter(None, found):
+    for end in filter(None, ends):
         path.with_name(DATABASE + end).unlink()
     _replace(draft, path)
-    return before if "" in found else None
+    return before if "" in ends else None
 
 
 def _empty_log(path: Path) -> None:
@@ -406,7 +406,7 @@ def _is_ours(path: Path) -> bool:
         return file.read(72)[68:] == APPLICATION.to_bytes(4)
 
 
-def _kept_name(directory: Path) -> Path:
+def _backup_name(directory: Path) -> Path:
     """Return a new name for the old database."""
     name = f"{DATABASE}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     names = (directory / (name if number == 1 else f"{name}-{number}") for number in count(1))

@@ -104,16 +104,16 @@ def limit(execute: Execute, tenant: str, most_bytes: int, before: int) -> tuple[
         before: younger entries stay, because other processes may not have read them yet; in milliseconds since the epoch.
     """
     ((size,),) = execute(f"SELECT coalesce(sum({_SIZE}), 0) FROM changes WHERE tenant = ?", (tenant,)).fetchall()
-    last, count, left = 0, 0, int(size)
-    if left > most_bytes:
+    last, count, rest = 0, 0, int(size)
+    if rest > most_bytes:
         for version, at, size in execute(_OLDEST, (tenant, _AT_ONCE)).fetchall():
-            if at >= before or left <= most_bytes:
+            if at >= before or rest <= most_bytes:
                 break
-            last, count, left = version, count + 1, left - size
+            last, count, rest = version, count + 1, rest - size
     if count:
         execute(_FORGET, (last, last))
         execute("DELETE FROM changes WHERE tenant = ? AND version <= ?", (tenant, last))
-    return count, left
+    return count, rest
 
 
 _FORGET: Final = "UPDATE versions SET forgotten = ? WHERE forgotten < ?"

@@ -36,13 +36,13 @@ class Written(NamedTuple):
 
     Attributes:
         text: the original text.
-        held: the text for the engine.
+        source: the text for the engine.
     """
 
     tenant: str
     id: str
     text: bytes
-    held: bytes | Subscription
+    source: bytes | Subscription
 
 
 def inside(tenant: str, subscription_id: str) -> str:
@@ -94,11 +94,11 @@ def stored(tenant: str, subscription_id: str, text: bytes, most_bytes: int) -> b
         most_bytes: the limit of a text. It is for a text without white space, so a longer one is written again.
     """
     # Only an escape of this kind can spell a name in another way.
-    if b'"tenant"' not in text and b"\\u" not in text and (found := _ID_FIRST.match(text)) is not None:
+    if b'"tenant"' not in text and b"\\u" not in text and (first := _ID_FIRST.match(text)) is not None:
         head = f'{{"id":{_TEXT(inside(tenant, subscription_id))},"tenant":{_TEXT(tenant)}'.encode()
-        if len(whole := head + text[found.end() :]) <= most_bytes:
+        if len(whole := head + text[first.end() :]) <= most_bytes:
             return whole
-    return written(text, tenant).held
+    return written(text, tenant).source
 
 
 def named(text: bytes, subscription_id: str) -> bytes:
@@ -122,16 +122,16 @@ def claimed(text: bytes, tenant: str, subscription_id: str | None = None) -> Wri
     Raises:
         SubscriptionError: as `written`, or it has another tenant or id, or too long an id.
     """
-    found = written(text if subscription_id is None else named(text, subscription_id), tenant)
-    if subscription_id is not None and found.id != subscription_id:
-        raise SubscriptionError("another id than that of the path", place="id", subscription_id=found.id)
-    if (size := len(found.id.encode())) > MOST_ID:
+    draft = written(text if subscription_id is None else named(text, subscription_id), tenant)
+    if subscription_id is not None and draft.id != subscription_id:
+        raise SubscriptionError("another id than that of the path", place="id", subscription_id=draft.id)
+    if (size := len(draft.id.encode())) > MOST_ID:
         # The error does not contain the id, because an answer may list many errors.
         raise SubscriptionError(f"expected {MOST_ID:,} bytes of UTF-8 at most, not {size:,}", place="id")
-    if found.tenant != tenant:
-        raise SubscriptionError("another tenant than that of the request", place="tenant", subscription_id=found.id)
+    if draft.tenant != tenant:
+        raise SubscriptionError("another tenant than that of the request", place="tenant", subscription_id=draft.id)
     # Newlines in the JSON can only be white space, because it was parsed.
-    return found._replace(text=found.text.translate(_SPACES).strip())
+    return draft._replace(text=draft.text.translate(_SPACES).strip())
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

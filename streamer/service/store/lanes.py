@@ -34,12 +34,12 @@ def put(execute: Execute, lanes: Mapping[str, Lane], spooled: Sequence[Spooled])
     by_lane: dict[str, list[Spooled]] = {}
     for each in spooled:
         by_lane.setdefault(each.sink, []).append(each)
-    known = [(lane, found) for sink, found in by_lane.items() if (lane := lanes.get(sink)) is not None]
+    known = [(lane, messages) for sink, messages in by_lane.items() if (lane := lanes.get(sink)) is not None]
     numbered: list[tuple[int, Spooled]] = []
-    for lane, found in sorted(known, key=lambda each: each[0].number):
-        rows = execute(_GIVE_NUMBERS, (len(found), lane.number, lane.mark)).fetchall()
+    for lane, messages in sorted(known, key=lambda each: each[0].number):
+        rows = execute(_GIVE_NUMBERS, (len(messages), lane.number, lane.mark)).fetchall()
         if rows:
-            numbered += enumerate(found, rows[0][0] - len(found) + 1)
+            numbered += enumerate(messages, rows[0][0] - len(messages) + 1)
     now = milliseconds()
     execute.many(
         f"INSERT INTO spool VALUES ({', '.join('?' * len(Waiting._fields))})",
@@ -54,7 +54,7 @@ def put(execute: Execute, lanes: Mapping[str, Lane], spooled: Sequence[Spooled])
 def lanes_of(reader: Reader) -> list[tuple[str, int, int]]:
     """Read as `Store.lanes`. Raises ServiceError."""
     lanes = [Lane(*row) for row in reader.rows("SELECT name, number, gone, target, last, mark FROM lanes ORDER BY number")]
-    totals = [(lane.name, *reader.rows(HELD, *range_of(lane))[0][:2]) for lane in lanes if not lane.name.startswith(OWN)]
+    totals = [(lane.name, *reader.rows(BACKLOG, *range_of(lane))[0][:2]) for lane in lanes if not lane.name.startswith(OWN)]
     return [(name, int(count), int(size)) for name, count, size in totals if count]
 
 
@@ -86,7 +86,7 @@ _FREE_LANE: Final = (
     " WHERE number + 1 NOT IN (SELECT number FROM lanes)"
 )
 #: The number of messages between two numbers, with their bytes and matches.
-HELD: Final = (
+BACKLOG: Final = (
     "SELECT count(*), coalesce(sum(length(body)), 0), coalesce(sum(matches), 0) FROM spool WHERE number > ? AND number < ?"
 )
 #: Number, bytes and time of the oldest messages between two numbers.

@@ -25,24 +25,24 @@ def letters_of(
     """Read as `Store.letters`. Raises ServiceError."""
     members = ", ".join(_MEMBERS if records else (*(name for name in _MEMBERS if name not in _OF_RECORDS), "length(record)"))
     statement = f"SELECT {members} FROM dead_letters WHERE id > ?{where(criteria)} ORDER BY id LIMIT ?"
-    found = []
+    letters = []
     for row in reader.rows(statement, after, *criteria.values(), most):
         columns = dict(zip(_MEMBERS if records else _WITHOUT, row, strict=True))
-        found.append(DeadLetter(**{"record": b"", **columns, "position": position_of(columns["position"])}))
-    return found
+        letters.append(DeadLetter(**{"record": b"", **columns, "position": position_of(columns["position"])}))
+    return letters
 
 
 def number_of(reader: Reader, letter: DeadLetter) -> int | None:
     """Return the number of a letter, by the place of its record. Raises ServiceError."""
     where = (letter.source, letter.partition, str(letter.position), letter.part, letter.sink, letter.message)
-    found = reader.rows(f"SELECT id FROM dead_letters WHERE {_WHERE}", *where)
-    return int(found[0][0]) if found else None
+    ids = reader.rows(f"SELECT id FROM dead_letters WHERE {_WHERE}", *where)
+    return int(ids[0][0]) if ids else None
 
 
 def bury(execute: Execute, dead: Iterable[DeadLetter]) -> None:
     """Store letters; one that already exists has failed once more."""
     for letter in dead:
-        values = {name: getattr(letter, name) for name in _KEPT}
+        values = {name: getattr(letter, name) for name in _COLUMNS}
         # PostgreSQL refuses U+0000 in texts; only the reason may contain it, which is for people.
         values |= {"position": str(letter.position), "reason": letter.reason.replace("\0", "␀")}
         execute(_BURY, tuple(values.values()))
@@ -58,9 +58,9 @@ _WHERE: Final = "source = ? AND partition = ? AND position = ? AND part = ? AND 
 _MEMBERS: Final = tuple(each.name for each in fields(DeadLetter) if each.name != "kept")
 _OF_RECORDS: Final = ("record", "record_key")
 _WITHOUT: Final = (*(name for name in _MEMBERS if name not in _OF_RECORDS), "kept")
-_KEPT: Final = _MEMBERS[1:]
+_COLUMNS: Final = _MEMBERS[1:]
 _BURY: Final = (
-    f"INSERT INTO dead_letters ({', '.join(_KEPT)}) VALUES ({', '.join('?' * len(_KEPT))}) ON CONFLICT"
+    f"INSERT INTO dead_letters ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) ON CONFLICT"
     " (source, partition, position, part, sink, message) DO UPDATE SET"
     " attempts = CASE dead_letters.stage WHEN 'decode' THEN dead_letters.attempts + 1 ELSE excluded.attempts END,"
     " at = excluded.at, code = excluded.code, reason = excluded.reason, spooled = excluded.spooled"

@@ -45,7 +45,7 @@ def inspected(place: Path | SharedStore) -> Inspected:
 
 
 @contextmanager
-def beside(place: Path | SharedStore) -> Iterator[Reader]:
+def reading(place: Path | SharedStore) -> Iterator[Reader]:
     """Read a store while other processes use it. Raises ServiceError."""
     reader: Reader = Beside(place) if isinstance(place, Path) else opened(place)
     with closing(reader):
@@ -63,5 +63,5 @@ def look(
     """
     if number is not None:
         after, most = number - 1, 1
-    with beside(place) as reader:
+    with reading(place) as reader:
         return [each for each in letters_of(reader, after, most, records=records) if number in (None, each.id)]

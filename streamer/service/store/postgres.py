@@ -80,12 +80,12 @@ class _Sent(Generic[T]):
 
     Attributes:
         number: identifies the change.
-        found: the result of the change.
+        outcome: the result of the change.
         took_place: whether the server has confirmed it, after a check.
     """
 
     number: int
-    found: T
+    outcome: T
     took_place: bool = False
 
 
@@ -177,7 +177,7 @@ class Postgres:
             self._ask(connection)
             if sent:
                 if sent[0].took_place:
-                    return sent[0].found
+                    return sent[0].outcome
                 sent.clear()
             with connection.cursor() as cursor:
 
@@ -185,23 +185,23 @@ class Postgres:
                     return cursor.execute(_translated(statement), values)
 
                 def many(statement: str, rows: Iterable[Sequence[object]]) -> None:
-                    if found := list(rows):
-                        cursor.executemany(_translated(statement), found)
+                    if batch := list(rows):
+                        cursor.executemany(_translated(statement), batch)
                         # The end of a pipeline stops the server's timeout for idle transactions.
                         cursor.execute("SELECT 1")
 
                 with connection.transaction():
-                    found = body(Execute(one, many))
+                    result = body(Execute(one, many))
                     self._number += 1
                     notify = f", pg_notify('{_CHANNEL}', '')" if tells else ""
                     marked = cursor.execute(f"{_MARK}{notify}".encode(), (self._owner, self._number)).fetchall()
                     if marked and marked[0][0] != self._table:
                         raise Lost(self._gone(marked[0][0]))
-                    sent.append(_Sent(self._number, found))
+                    sent.append(_Sent(self._number, result))
                     # A change that has written no rows can be repeated.
                     self._unanswered = sent[0] if marked else None
                 self._unanswered = None
-                return found
+                return result
 
         return self._run(changed, sent=sent, patient=patient)
 
@@ -239,7 +239,7 @@ class Postgres:
                     if self._connection is None:
                         self._connection = self._connected()
                     try:
-                        found = work(self._connection)
+                        result = work(self._connection)
                     except errors.ReadOnlySqlTransaction:
                         # A standby that is not promoted yet, or a former primary; another address may be the primary now.
                         self._connection.close()
@@ -249,7 +249,7 @@ class Postgres:
                             self._connection.close()
                             self._connection = None
                 self._is_back()
-                return found
+                return result
             except (errors.DeadlockDetected, errors.SerializationFailure, errors.IdleInTransactionSessionTimeout) as error:
                 tries += 1
                 if tries == _TRIES:
@@ -366,10 +366,10 @@ def inspected(section: SharedStore) -> Inspected:
         with closing(connect(section.dsn, replication=False)) as connection:
             connection.execute("SET default_transaction_read_only = on")
             query = "SELECT pg_is_in_recovery(), to_regnamespace(%s), has_database_privilege(current_database(), 'CREATE')"
-            ((is_standby, found, may_create),) = connection.execute(query, (f'"{schema}"',)).fetchall()
+            ((is_standby, version, may_create),) = connection.execute(query, (f'"{schema}"',)).fetchall()
             if is_standby:
                 raise ServiceError(f"{name}: the server is a standby, which takes no changes")
-            if found is None:
+            if version is None:
                 if not may_create:
                     raise ServiceError(f"{name}: it does not exist, and this user may not create it: GRANT CREATE ON DATABASE")
                 return Inspected({})
@@ -415,7 +415,7 @@ def _rows(connection: _Connection, statement: str, values: Sequence[object]) -> 
 
 
 def _some(connection: _Connection, statement: str, values: Sequence[object], most_bytes: int) -> list[Any]:
-    found: list[Any] = []
+    some: list[Any] = []
     size = 0
     # A cursor of the server, so that unwanted rows are not sent. It ends with the transaction: psycopg's own cursor cannot be
     # closed on a connection that has just died.
@@ -423,8 +423,8 @@ def _some(connection: _Connection, statement: str, values: Sequence[object], mos
         connection.execute(b"DECLARE found NO SCROLL CURSOR FOR " + _translated(statement), values)
         while rows := connection.execute(b"FETCH %d FROM found" % _AT_ONCE).fetchall():
             for row in rows:
-                found.append(row)
+                some.append(row)
                 size += len(row[-1])
                 if size >= most_bytes:
-                    return found
-    return found
+                    return some
+    return some

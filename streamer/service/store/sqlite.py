@@ -106,7 +106,7 @@ class Sqlite:
         with self._turn, reporting(self._directory):
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
-                found = body(self._execute)
+                result = body(self._execute)
                 if (gone := self.gone()) is not None:
                     raise Lost(gone)
                 self._connection.execute("COMMIT")
@@ -116,7 +116,7 @@ class Sqlite:
                     self._connection.execute("ROLLBACK")
                 raise
             self._is_failing = False
-            return found
+            return result
 
     def reader(self) -> Beside:
         """See `Database`."""
@@ -141,8 +141,8 @@ class Sqlite:
     def gone(self) -> str | None:
         """See `Database`."""
         for path, identity in self._files.items():
-            if (found := _identity(path)) != identity:
-                what = "was deleted" if found is None else "was replaced by another file"
+            if (current := _identity(path)) != identity:
+                what = "was deleted" if current is None else "was replaced by another file"
                 return (
                     f"{path}: the file of the store {what} while this process uses it, so no more positions are confirmed. Put "
                     "that file back, or run `streamer store restore BACKUP`, then start the service; never copy a backup over "
@@ -153,11 +153,11 @@ class Sqlite:
     def disk_used(self) -> float | None:
         """See `Database`."""
         try:
-            found = os.statvfs(self._directory)
+            status = os.statvfs(self._directory)
         except OSError:
             return None
-        used = found.f_blocks - found.f_bfree
-        return used / total if (total := used + found.f_bavail) else None
+        used = status.f_blocks - status.f_bfree
+        return used / total if (total := used + status.f_bavail) else None
 
     def follow(self, changed: Callable[[], None]) -> None:
         """See `Database`. Other processes cannot change it."""
@@ -212,16 +212,16 @@ class Beside:
 
 
 def _some(connection: sqlite3.Connection, statement: str, values: Sequence[object], most_bytes: int) -> list[Any]:
-    found: list[Any] = []
+    some: list[Any] = []
     size = 0
     rows = connection.execute(statement, values)
     for row in rows:
-        found.append(row)
+        some.append(row)
         size += len(row[-1])
         if size >= most_bytes:
             break
     rows.close()
-    return found
+    return some
 
 
 @contextmanager
@@ -339,10 +339,10 @@ def kind_of(error: sqlite3.Error) -> type[ServiceError]:
 def _identity(path: Path) -> tuple[int, int] | None:
     """Return the identity of a file, which differs from another one at its path; None if there is no file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def lock(directory: Path) -> int:

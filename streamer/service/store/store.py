@@ -25,7 +25,7 @@ from streamer.service import faults
 from streamer.service.connectors.protocols import Wrong
 from streamer.service.store import lanes, positions
 from streamer.service.store.database import Execute, Fenced
-from streamer.service.store.lanes import HELD, OLDEST_OF, WAITING, WAITING_OF, lanes_of, range_of, runs, waiting_of
+from streamer.service.store.lanes import BACKLOG, OLDEST_OF, WAITING, WAITING_OF, lanes_of, range_of, runs, waiting_of
 from streamer.service.store.letters import (
     BY_REASON,
     FORGET_OLDEST,
@@ -134,11 +134,11 @@ class Store:
             Its generation, under which it is read from here on.
         """
 
-        found = self._generations[source, partition] = self.database.change(
+        generation = self._generations[source, partition] = self.database.change(
             lambda execute: positions.begin(execute, source, partition, position), patient=True
         )
         faults.point("source.begin")
-        return found
+        return generation
 
     def generation(self, source: str, partition: str) -> int:
         """Return the generation of a partition that this process took over, which is unique; 0 if it did not take it over."""
@@ -304,12 +304,12 @@ class Store:
 
     # The spool
 
-    def lane(self, name: str, *, anew: bool = False) -> Lane:
-        """Return the lane of a sink in the spool, which exists from now on; *anew* reads it again from the store.
+    def lane(self, name: str, *, reread: bool = False) -> Lane:
+        """Return the lane of a sink in the spool, which exists from now on; *reread* reads it again from the store.
 
         The lane is always found meanwhile: messages for a sink without a lane are dropped.
         """
-        if anew or (known := self._lanes.get(name)) is None:
+        if reread or (known := self._lanes.get(name)) is None:
             known = self._lanes[name] = self.database.change(
                 lambda execute: lanes.lane_of(execute, name, self.database.name), patient=True
             )
@@ -327,7 +327,7 @@ class Store:
         lane = self.lane(name)
         # Other writers have finished by then, or find the lane deleted: no message is left for the next lane of its number.
         execute("DELETE FROM lanes WHERE number = ? AND mark = ?", (lane.number, lane.mark))
-        (totals,) = execute(HELD, range_of(lane)).fetchall()
+        (totals,) = execute(BACKLOG, range_of(lane)).fetchall()
         execute("DELETE FROM spool WHERE number > ? AND number < ?", range_of(lane))
         execute("UPDATE dead_letters SET spooled = NULL WHERE sink = ?", (name,))
         self._lanes.pop(name, None)
@@ -343,13 +343,13 @@ class Store:
         """Return number, bytes and time of the oldest messages of a lane."""
         return self.database.rows(OLDEST_OF, *range_of(lane), most, patient=True)
 
-    def held(self, lane: Lane, after: int = 0) -> tuple[int, int, int]:
+    def backlog(self, lane: Lane, after: int = 0) -> tuple[int, int, int]:
         """Return the number of messages for a sink, from the first after a number, with their bytes and matches.
 
         A shared store counts only up to the lane's known end: later messages count at the next look.
         """
         end = lane.last + 1 if self.database.is_shared else range_of(lane)[1]
-        ((messages, size, matches),) = self.database.rows(HELD, max(after, lane.first), end, patient=True)
+        ((messages, size, matches),) = self.database.rows(BACKLOG, max(after, lane.first), end, patient=True)
         return int(messages), int(size), int(matches)
 
     def lanes(self) -> list[tuple[str, int, int]]:
@@ -381,12 +381,12 @@ class Store:
         """
         dead = [letter for _, letter in changes.dead]
         size = self._room_for(dead)
-        left = runs([*changes.delivered, *(number for number, letter in changes.dead if letter.spooled is None)])
+        ranges = runs([*changes.delivered, *(number for number, letter in changes.dead if letter.spooled is None)])
 
         def settle(execute: Execute) -> list[tuple[int, Spooled]]:
             self._leading(execute)
             bury(execute, dead)
-            execute.many("DELETE FROM spool WHERE number BETWEEN ? AND ?", left)
+            execute.many("DELETE FROM spool WHERE number BETWEEN ? AND ?", ranges)
             execute.many("UPDATE spool SET attempts = ?, due = ? WHERE number = ?", changes.tried)
             for name, target in changes.gone:
                 execute("UPDATE lanes SET gone = ?, target = ? WHERE name = ?", (milliseconds(), target, name))
@@ -449,10 +449,10 @@ class Store:
             self.unseat(execute)
             return int(execute(statement, (name,)).rowcount)
 
-        found = self.database.change(enable, tells=True)
+        was_disabled = self.database.change(enable, tells=True)
         if name in self._lanes:
             self._lanes[name].gone = self._lanes[name].target = None
-        return bool(found)
+        return bool(was_disabled)
 
     def clear(self, name: str) -> int | None:
         """Delete the messages for a sink; return their number, None if it never had any. Their dead letters stay."""
@@ -504,9 +504,9 @@ class Store:
                 self._dead = int(room)
             with closing(self.database.reader()) as reader:
                 self._forgettable = sum(int(size) for _, size in reader.rows(OF_SINKS))
-        found = {"dead_letters": max(self._dead - self._forgettable, 0) / self.dead_letter_bytes}
+        shares = {"dead_letters": max(self._dead - self._forgettable, 0) / self.dead_letter_bytes}
         disk = self.database.disk_used()
-        return found if disk is None else found | {"disk": disk}
+        return shares if disk is None else shares | {"disk": disk}
 
     def is_writable(self) -> bool:
         """Return whether the last change succeeded; if it failed, whether one would now. See `Database`."""

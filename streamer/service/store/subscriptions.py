@@ -87,7 +87,7 @@ class Room:
 
     tenant: str
     most: Amount
-    held: Amount
+    stored: Amount
     counted: int
     largest: int
 
@@ -129,12 +129,12 @@ class Table:
 
     def find(self, tenant: str, ids: Sequence[str]) -> dict[str, Stored]:
         """Return those subscriptions that exist, by id, even if their lease is over."""
-        found: dict[str, Stored] = {}
+        rows: dict[str, Stored] = {}
         for at in range(0, len(ids), PAGE):
             part = ids[at : at + PAGE]
             statement = f"SELECT {_COLUMNS} FROM subscriptions WHERE tenant = ? AND id IN ({', '.join('?' * len(part))})"
-            found |= {row.id: row for row in map(_stored, self._reader.rows(statement, tenant, *part))}
-        return found
+            rows |= {row.id: row for row in map(_stored, self._reader.rows(statement, tenant, *part))}
+        return rows
 
     def page(self, tenant: str, after: str) -> Page:
         """Return the subscriptions of a tenant after an id, in the order of ids."""
@@ -233,19 +233,17 @@ class Table:
 
         def restore(execute: Execute) -> None:
             back = list(rows)
-            execute.many(_DELETE, taken_out)
+            execute.many(_DELETE, removed)
             execute.many("DELETE FROM changes WHERE version = ?", never)
             if self._database.is_shared:
-                count = len(taken_out) + len(rows)
+                count = len(removed) + len(rows)
                 ((last,),) = execute("UPDATE versions SET last = last + ? RETURNING last", (count,)).fetchall()
                 first = last - count + 1
-                changes.record(
-                    execute, [Change(version, *key, now, "", "delete") for version, key in enumerate(taken_out, first)]
-                )
-                back = [replace(row, version=version) for version, row in enumerate(rows, first + len(taken_out))]
+                changes.record(execute, [Change(version, *key, now, "", "delete") for version, key in enumerate(removed, first)])
+                back = [replace(row, version=version) for version, row in enumerate(rows, first + len(removed))]
             execute.many(_PUT, map(_values, back))
 
-        taken_out, never, now = list(gone), [(version,) for version in versions], milliseconds()
+        removed, never, now = list(gone), [(version,) for version in versions], milliseconds()
         self._database.change(restore, tells=True)
 
     def history(self, tenant: str, subscription_id: str, before: int, most: int) -> list[Entry]:
@@ -260,9 +258,9 @@ class Table:
     def limit(self, tenant: str, most_bytes: int, before: int) -> bool:
         """Delete the oldest logged changes of a tenant before a time; return whether *most_bytes* are enough for the rest."""
         while True:
-            count, left = self._database.change(lambda execute: changes.limit(execute, tenant, most_bytes, before))
-            if not count or left <= most_bytes:
-                return left <= most_bytes
+            count, size = self._database.change(lambda execute: changes.limit(execute, tenant, most_bytes, before))
+            if not count or size <= most_bytes:
+                return size <= most_bytes
 
     # Changes of other processes
 
@@ -284,10 +282,10 @@ class Table:
         ends = [] if is_all else [put[-1].version]
         ends += [gone[-1][0]] if len(gone) == PAGE else []
         bound = min([*ends, last])
-        found: list[tuple[int, Key, Stored | None]] = [(row.version, (row.tenant, row.id), row) for row in put]
-        found += [(version, (tenant, id_), None) for version, tenant, id_ in gone]
-        found.sort(key=lambda each: each[0])
-        return {key: (version, row) for version, key, row in found if version <= bound}, bound
+        entries: list[tuple[int, Key, Stored | None]] = [(row.version, (row.tenant, row.id), row) for row in put]
+        entries += [(version, (tenant, id_), None) for version, tenant, id_ in gone]
+        entries.sort(key=lambda each: each[0])
+        return {key: (version, row) for version, key, row in entries if version <= bound}, bound
 
     def hold(self, origin: str, subscriptions: Iterable[Written]) -> int:
         """Replace the subscriptions of an origin with these; return how many were inserted, replaced or deleted.
@@ -319,17 +317,17 @@ class Table:
 def _change(version: int, row: Stored, before: Stored | None, now: int, who: str) -> Change | None:
     """Return the log entry for a row that was written; None if only its lease was renewed."""
     if before is None or before.text != row.text:
-        return Change(version, row.tenant, row.id, now, who, "put", None if before is None else _kept(before))
+        return Change(version, row.tenant, row.id, now, who, "put", None if before is None else _logged_text(before))
     if before.paused != row.paused:
         return Change(version, row.tenant, row.id, now, who, "pause" if row.paused else "resume")
     return None
 
 
 def _deletion(version: int, row: Stored, now: int, who: str) -> Change:
-    return Change(version, row.tenant, row.id, now, who, "delete", _kept(row))
+    return Change(version, row.tenant, row.id, now, who, "delete", _logged_text(row))
 
 
-def _kept(row: Stored) -> bytes:
+def _logged_text(row: Stored) -> bytes:
     return row.text if len(row.text) <= changes.MOST_TEXT else b""
 
 
@@ -366,9 +364,9 @@ def _check_room(execute: Execute, room: Room, last: int) -> None:
     """Raise Moved if a tenant exceeds its quota, counting the writes of other processes up to the version *last*."""
     # Each version adds one subscription at most, so a tenant that is far from its quota need not be counted.
     others = last - room.counted
-    if any(others * one > most - held for one, most, held in zip((1, 1, room.largest), room.most, room.held, strict=True)):
-        (found,) = execute(f"SELECT {_AMOUNT} FROM subscriptions WHERE tenant = ?", (room.tenant,)).fetchall()
-        if any(int(held) > most for held, most in zip(found, room.most, strict=True)):
+    if any(others * one > most - amount for one, most, amount in zip((1, 1, room.largest), room.most, room.stored, strict=True)):
+        (amounts,) = execute(f"SELECT {_AMOUNT} FROM subscriptions WHERE tenant = ?", (room.tenant,)).fetchall()
+        if any(int(amount) > most for amount, most in zip(amounts, room.most, strict=True)):
             raise Moved
 
 
@@ -378,6 +376,6 @@ def _check(execute: Execute, known: Mapping[Key, int]) -> None:
     for first in range(0, len(keys), PAGE):
         some = keys[first : first + PAGE]
         statement = f"SELECT tenant, id, version FROM subscriptions WHERE (tenant, id) IN ({', '.join(['(?, ?)'] * len(some))})"
-        found = {(tenant, id_): version for tenant, id_, version in execute(statement, [part for key in some for part in key])}
-        if any(found.get(key, 0) != known[key] for key in some):
+        versions = {(tenant, id_): version for tenant, id_, version in execute(statement, [part for key in some for part in key])}
+        if any(versions.get(key, 0) != known[key] for key in some):
             raise Moved

@@ -32,8 +32,8 @@ class Upkeep:
         kept: returns how long the log of changes keeps an entry, and the most bytes of a tenant.
     """
 
-    def __init__(self, table: Table, expire: Callable[[], object], kept: Callable[[], tuple[timedelta, int | None]]) -> None:
-        self._table, self._expire, self._kept = table, expire, kept
+    def __init__(self, table: Table, expire: Callable[[], object], retention: Callable[[], tuple[timedelta, int | None]]) -> None:
+        self._table, self._expire, self._retention = table, expire, retention
         self._lock = Lock()
         self._wake = threading.Event()
         self._is_closed = False
@@ -74,7 +74,7 @@ class Upkeep:
                     wait = 0.0
                 if time.monotonic() - self._trimmed >= _TRIM:
                     self._trimmed = time.monotonic()
-                    self._table.trim(milliseconds() - int(self._kept()[0].total_seconds() * 1000))
+                    self._table.trim(milliseconds() - int(self._retention()[0].total_seconds() * 1000))
                 if time.monotonic() - self._limited >= LIMIT:
                     self._limited = time.monotonic()
                     self.limit_history()
@@ -93,15 +93,15 @@ class Upkeep:
         Raises:
             ServiceError: the store failed.
         """
-        if (most := self._kept()[1]) is None:
+        if (most := self._retention()[1]) is None:
             return
         with self._lock:
             tenants, self._logged = self._logged, set()
         before = milliseconds() - int(LIMIT * 1000)
-        left = set(tenants)
+        remaining = set(tenants)
         try:
             for tenant in tenants:
                 if self._table.limit(tenant, most, before):
-                    left.discard(tenant)
+                    remaining.discard(tenant)
         finally:
-            self.wrote(left)
+            self.wrote(remaining)

@@ -88,7 +88,7 @@ class Settings:
 
 @final
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Secret:
     """A secret that is in the store."""
 
     text: str = field(repr=False)
@@ -181,7 +181,7 @@ class Gateways:
         self._lock = Lock()
         # An owner exists for as long as the process runs, because requests of a deleted gateway may still be in flight.
         self._owners: dict[str, Owner] = {}
-        self._held: dict[str, dict[str, StoredGateway]] = {}
+        self._gateways: dict[str, dict[str, StoredGateway]] = {}
         self._forgotten: Callable[[History, str], None] = lambda *_: None
         speaker.own = {}
         self._mark = (0, 0)
@@ -192,7 +192,7 @@ class Gateways:
 
     def get(self, tenant: str, gateway_id: str) -> StoredGateway | None:
         """Return a gateway; None if it does not exist."""
-        return self._held.get(tenant, {}).get(gateway_id)
+        return self._gateways.get(tenant, {}).get(gateway_id)
 
     def find(self, tenant: str, gateway_id: str) -> StoredGateway:
         """Return a gateway. Raises Declined if it does not exist."""
@@ -202,7 +202,7 @@ class Gateways:
 
     def page(self, tenant: str, after: str, most: int) -> list[StoredGateway]:
         """Return the gateways of a tenant in the order of their ids, from the first after *after*."""
-        rows = dict(self._held.get(tenant, {}))
+        rows = dict(self._gateways.get(tenant, {}))
         return [rows[gateway_id] for gateway_id in sorted(rows) if gateway_id > after][:most]
 
     def way(self, tenant: str, gateway_id: str | None) -> tuple[Way | None, str | None]:
@@ -223,21 +223,21 @@ class Gateways:
         """Return the history that streams of a gateway read; None if it has a URL."""
         return self._spool.histories.get(sink_of(row.tenant, row.id))
 
-    def seen(self, row: StoredGateway) -> dict[str, Any]:
+    def status(self, row: StoredGateway) -> dict[str, Any]:
         """Return the status of a gateway: `state`, its messages, and the deliveries and dead letters since the start."""
         sink, settings = sink_of(row.tenant, row.id), settings_of(row)
         if (history := self._spool.histories.get(sink)) is not None:
-            held = {"messages": history.messages, "bytes": history.bytes, "oldest_s": round(self._spool.age(history), 3)}
-            return {"state": self._state(row), "history": held, "delivered": history.delivered, "dead": 0}
+            backlog = {"messages": history.messages, "bytes": history.bytes, "oldest_s": round(self._spool.age(history), 3)}
+            return {"state": self._state(row), "history": backlog, "delivered": history.delivered, "dead": 0}
         each = self._spool.delivery(sink)
         if each is None or settings.url is None:
             return {"state": self._state(row), "delivered": 0, "dead": 0}
-        held = {"messages": each.messages, "bytes": each.bytes, "oldest_s": round(self._spool.age(each), 3)}
-        return {"state": self._state(row), "pending": held, "delivered": each.delivered, "dead": each.dead}
+        backlog = {"messages": each.messages, "bytes": each.bytes, "oldest_s": round(self._spool.age(each), 3)}
+        return {"state": self._state(row), "pending": backlog, "delivered": each.delivered, "dead": each.dead}
 
     def states(self) -> Counter[str]:
         """Count the gateways by their state."""
-        return Counter(self._state(row) for rows in list(self._held.values()) for row in list(rows.values()))
+        return Counter(self._state(row) for rows in list(self._gateways.values()) for row in list(rows.values()))
 
     def _state(self, row: StoredGateway) -> str:
         settings = settings_of(row)
@@ -266,7 +266,7 @@ class Gateways:
             if not 0 < len(text) <= MOST_ID or "\0" in text or not is_unicode(text):
                 raise GatewayError(place, f"expected 1 to {MOST_ID} characters, without U+0000")
         with self._current():
-            rows = self._held.get(tenant, {})
+            rows = self._gateways.get(tenant, {})
             before = rows.get(gateway_id)
             may(before)
             most = self.config.api.quotas.gateways
@@ -293,7 +293,7 @@ class Gateways:
     def _hold(self, row: StoredGateway, *, again: bool) -> None:
         """Let matches go to a gateway."""
         way = self._open(row, again=again)
-        self._held = {**self._held, row.tenant: {**self._held.get(row.tenant, {}), row.id: row}}
+        self._gateways = {**self._gateways, row.tenant: {**self._gateways.get(row.tenant, {}), row.id: row}}
         self._speaker.own = {**self._speaker.own, (row.tenant, row.id): way}
         if not settings_of(row).enabled and (history := self.history(row)) is not None:
             self._forgotten(history, "off")
@@ -322,10 +322,10 @@ class Gateways:
         except BaseException:
             self._speaker.own = own
             raise
-        left = {other: each for other, each in self._held[tenant].items() if other != gateway_id}
-        self._held = {**self._held, tenant: left}
-        if not left:
-            del self._held[tenant]
+        remaining = {other: each for other, each in self._gateways[tenant].items() if other != gateway_id}
+        self._gateways = {**self._gateways, tenant: remaining}
+        if not remaining:
+            del self._gateways[tenant]
         if history is not None:
             self._forgotten(history, "deleted")
 
@@ -347,7 +347,7 @@ class Gateways:
             if (mark := self._table.mark()) == self._mark:
                 return
             rows = {(row.tenant, row.id): row for row in self._table.all()}
-            for before in [row for held in self._held.values() for row in held.values()]:
+            for before in [row for gateways in self._gateways.values() for row in gateways.values()]:
                 row = rows.get((before.tenant, before.id))
                 if row is None or row.created != before.created:
                     self._remove(before, lambda: (0, 0, 0))
@@ -385,7 +385,7 @@ class Gateways:
                         config.api.quotas.spool,
                         config.delivery.gateways.concurrency_of_a_tenant,
                     )
-                for rows in self._held.values():
+                for rows in self._gateways.values():
                     for row in rows.values():
                         self._open(row)
             if before.delivery.gateways.keys != config.delivery.gateways.keys:
@@ -396,7 +396,7 @@ class Gateways:
 
     def close(self) -> None:
         """Close all endpoints."""
-        for rows in self._held.values():
+        for rows in self._gateways.values():
             for row in rows.values():
                 if (each := self._spool.delivery(sink_of(row.tenant, row.id))) is not None:
                     each.endpoint.close()
@@ -411,7 +411,7 @@ class Gateways:
         else:
             endpoint = sinks.posting(
                 settings.url,
-                [_Kept(secret) for secret in row.secrets],
+                [_Secret(secret) for secret in row.secrets],
                 Guard.of(rules),
                 timeout=rules.timeout,
                 connect_timeout=rules.connect_timeout,

@@ -98,8 +98,8 @@ class Imports:
 
     def find(self, tenant: str, import_id: str) -> Import | None:
         """Return the progress of an import of a tenant; None if it is unknown."""
-        found = self._latest.get(import_id)
-        return found if found is not None and found.tenant == tenant else None
+        progress = self._latest.get(import_id)
+        return progress if progress is not None and progress.tenant == tenant else None
 
     def of_tenant(self, tenant: str) -> list[Import]:
         """Return the progress of a tenant's imports, the latest first."""

@@ -63,7 +63,7 @@ class Counted:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self.held: Counter[str] = Counter()
+        self.stored: Counter[str] = Counter()
         self.unindexed: Counter[str] = Counter()
         self.texts: Counter[str] = Counter()
         self.paused: Counter[str] = Counter()
@@ -75,23 +75,23 @@ class Counted:
     def count(self, version: int) -> None:
         """Count all subscriptions; *version* is the last version that this process has read."""
         self._upto = version
-        self.held, self.unindexed, self.texts, self.paused = Counter(), Counter(), Counter(), Counter()
+        self.stored, self.unindexed, self.texts, self.paused = Counter(), Counter(), Counter(), Counter()
         for tenant, counts in self._table.counts().items():
             self._take(tenant, *counts)
 
     def _take(self, tenant: str, amount: Amount, paused: int) -> None:
-        self.held[tenant], self.unindexed[tenant], self.texts[tenant] = map(int, amount)
+        self.stored[tenant], self.unindexed[tenant], self.texts[tenant] = map(int, amount)
         self.paused[tenant] = paused
 
     def of(self, tenant: str) -> Amount:
         """Return the amounts of a tenant."""
-        return Amount(self.held[tenant], self.unindexed[tenant], self.texts[tenant])
+        return Amount(self.stored[tenant], self.unindexed[tenant], self.texts[tenant])
 
     def change(self, row: Stored | None, before: Stored | None) -> None:
         """Count a row in place of the one before, which this process wrote."""
         for each, sign in ((row, 1), (before, -1)):
             if each is not None:
-                self.held[each.tenant] += sign
+                self.stored[each.tenant] += sign
                 self.unindexed[each.tenant] += sign * each.unindexed
                 self.texts[each.tenant] += sign * len(each.text)
                 self.paused[each.tenant] += sign * each.paused

@@ -36,7 +36,7 @@ class Shard:
         """Return whether a tenant belongs to this shard."""
         return self.count == 1 or self.of_tenant(tenant) == self.number
 
-    def mine(self, found: Sequence[Written], places: Iterable[_T]) -> tuple[list[Written], list[_T]]:
+    def mine(self, subscriptions: Sequence[Written], places: Iterable[_T]) -> tuple[list[Written], list[_T]]:
         """Return the subscriptions of this shard, and the place of each."""
-        pairs = [(each, place) for each, place in zip(found, places, strict=True) if self.holds(each.tenant)]
+        pairs = [(each, place) for each, place in zip(subscriptions, places, strict=True) if self.holds(each.tenant)]
         return [each for each, _ in pairs], [place for _, place in pairs]

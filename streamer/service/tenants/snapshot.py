@@ -75,7 +75,7 @@ class _Unfit(Exception):
     """The reason for which a snapshot is not used, or not written."""
 
 
-class _Held(NamedTuple):
+class _Image(NamedTuple):
     """The file of versions. *ids* has the id of each subscription in the engine, a line of JSON each."""
 
     head: Mapping[str, Any]
@@ -153,23 +153,23 @@ class EngineSnapshot:
         return True
 
     def _load(self, last: int, loading: Loading) -> int:
-        held = self._read()
-        if held.head["fits"] != self._fits():
+        image = self._read()
+        if image.head["fits"] != self._fits():
             raise _Unfit("it is of another configuration, or of another version of Streamer")
-        upto = self._marks.version(held.head["mark"])
+        upto = self._marks.version(image.head["mark"])
         if upto is None or upto > last:
             raise _Unfit("it is of another store, or of a later state of this one")
         head = snapshot.read_head(self._directory / ENGINE)
-        if head.checksum.hex() != held.head["snapshot"]:
+        if head.checksum.hex() != image.head["snapshot"]:
             raise _Unfit(f"{VERSIONS} belongs to another one")
-        loading.total = loading.loaded + len(held.versions)
+        loading.total = loading.loaded + len(image.versions)
         self._engine._begin_with(head)
         wanted = self._wanted(last)
-        if len(self._engine) != len(held.versions):
+        if len(self._engine) != len(image.versions):
             raise _Unfit("the numbers of subscriptions and of versions differ")
-        gone = {at for at, version in enumerate(held.versions) if version not in wanted}
+        gone = {at for at, version in enumerate(image.versions) if version not in wanted}
         if gone:
-            self._engine.remove_many(ids=[json.loads(line) for at, line in enumerate(BytesIO(held.ids)) if at in gone])
+            self._engine.remove_many(ids=[json.loads(line) for at, line in enumerate(BytesIO(image.ids)) if at in gone])
         missing = {version for version in wanted if version > upto}
         added = self._marks.changed(upto, last, self._but()) if missing else []
         most = self._options.limits.max_subscription_bytes
@@ -185,15 +185,15 @@ class EngineSnapshot:
         """Return the versions of the subscriptions that the engine is to have."""
         is_part = self._shard.count > 1
         rows = self._marks.versions(last, self._but(), tenants=is_part)
-        found = array("q", (row[0] for row in rows if not is_part or self._shard.holds(row[1])))
+        versions = array("q", (row[0] for row in rows if not is_part or self._shard.holds(row[1])))
         # Rows take ten times as much memory as numbers.
         del rows
-        wanted = set(found)
-        if len(wanted) != len(found):
+        wanted = set(versions)
+        if len(wanted) != len(versions):
             raise _Unfit("several subscriptions of the store have one version")
         return wanted
 
-    def _read(self) -> _Held:
+    def _read(self) -> _Image:
         content = (self._directory / VERSIONS).read_bytes()
         versions = array("q")
         try:
@@ -206,7 +206,7 @@ class EngineSnapshot:
             raise _Unfit(f"{VERSIONS} is damaged") from None
         if snapshot.checksum(rest).hex() != total or len(versions) != count:
             raise _Unfit(f"{VERSIONS} is damaged")
-        return _Held(head, versions, rest[8 * count :])
+        return _Image(head, versions, rest[8 * count :])
 
     # Writing
 

@@ -44,22 +44,22 @@ class Watch:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._seen = self._taken = self._marks()
+        self._last_marks = self._current_marks = self._marks()
 
     def is_due(self) -> bool:
         """Return whether the files have changed since the last True, and are the same as at the previous call."""
-        before, self._seen = self._seen, self._marks()
-        if self._seen != before or self._seen == self._taken:
+        before, self._last_marks = self._last_marks, self._marks()
+        if self._last_marks != before or self._last_marks == self._current_marks:
             return False
-        self._taken = self._seen
+        self._current_marks = self._last_marks
         return True
 
     def _marks(self) -> list[tuple[str, int, int, int]]:
         marks = []
         try:
             for path in watched(self._config):
-                found = path.stat()
-                marks.append((path.name, found.st_ino, found.st_mtime_ns, found.st_size))
+                status = path.stat()
+                marks.append((path.name, status.st_ino, status.st_mtime_ns, status.st_size))
         except OSError:
             pass  # a deleted file is noticed at the next call
         return marks
@@ -75,7 +75,7 @@ def read(loaded: Loaded, loading: Loading | None = None) -> tuple[list[Written],
         BulkConfigError: files that cannot be read, or lines that are not subscriptions, each with its place.
     """
     config = loaded.config
-    found: list[Written] = []
+    subscriptions: list[Written] = []
     places: list[tuple[Path, int]] = []
     errors: list[ConfigError] = []
     files: list[tuple[Path, tuple[str | int, ...]]]
@@ -91,10 +91,10 @@ def read(loaded: Loaded, loading: Loading | None = None) -> tuple[list[Written],
                 try:
                     if isinstance(line, EventError):
                         raise SubscriptionError(line.reason)
-                    found.append(written(line, config.matching.default_tenant))
+                    subscriptions.append(written(line, config.matching.default_tenant))
                     places.append((file, number))
                     if loading is not None:
-                        loading.total = len(found)
+                        loading.total = len(subscriptions)
                 except SubscriptionError as error:
                     errors.append(ConfigError(str(error), source=name, line=number))
         except InputError as error:
@@ -103,7 +103,7 @@ def read(loaded: Loaded, loading: Loading | None = None) -> tuple[list[Written],
             errors.append(loaded.error(place, f"{name}: {error.strerror or error}"))
     if errors:
         raise BulkConfigError(errors)
-    return found, places
+    return subscriptions, places
 
 
 def put(

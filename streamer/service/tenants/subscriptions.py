@@ -105,16 +105,16 @@ class Subscriptions:
         self._upkeep = Upkeep(self._table, self.expire, lambda: (self.history, self.quotas.history))
         self.expired = 0
         # The version up to which the engine has the changes of other processes, and this process's own changes after it.
-        self._seen = 0
+        self._version = 0
         self._own: set[int] = set()
         self._counted = Counted(self._table)
         self._counted.count(0)
-        self._upkeep.wrote(self._counted.held)
+        self._upkeep.wrote(self._counted.stored)
 
     # Files, as a whole
 
     def begin(
-        self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]], *, loading: Loading | None = None
+        self, loaded: Loaded, rows: Sequence[Written], places: Sequence[tuple[Path, int]], *, loading: Loading | None = None
     ) -> int:
         """Replace the subscriptions of files in store and engine, if the configuration has files, and load those of the API.
 
@@ -129,7 +129,7 @@ class Subscriptions:
             ServiceError: the store failed; the change was undone whole.
         """
         with self._lock:
-            self._seen, _ = self._table.last()
+            self._version, _ = self._table.last()
             self._own.clear()
             if not are_from_files(loaded.config):
                 if loading is None:
@@ -138,46 +138,46 @@ class Subscriptions:
                     self._load(loaded, loading, (), but=None)
                 # At the start, only another process can have changed what was counted a moment ago.
                 if loading is None or self._store.database.is_shared:
-                    self._counted.count(self._seen)
+                    self._counted.count(self._version)
                 return 0
             is_applied = False
             try:
                 while True:
-                    self._check_taken(loaded, found, places)
-                    mine, of_mine = self.shard.mine(found, places)
+                    self._check_clashes(loaded, rows, places)
+                    mine, of_mine = self.shard.mine(rows, places)
                     if loading is None:
                         others = self._active(but=FILES)
-                        put(self._engine, loaded, chain((each.held for each in mine), others), of_mine)
+                        put(self._engine, loaded, chain((each.source for each in mine), others), of_mine)
                     else:
                         self._load(loaded, loading, mine, but=FILES)
                         loading = None
                     is_applied = True
                     # If another process wrote one of these ids meanwhile, the check is repeated.
                     with suppress(Moved):
-                        count = self._table.hold(FILES, found)
+                        count = self._table.hold(FILES, rows)
                         break
-                if count and self._table.last()[0] == self._seen + count:
-                    self._seen += count
+                if count and self._table.last()[0] == self._version + count:
+                    self._version += count
             except (BulkConfigError, ServiceError):
                 if is_applied:
                     self._engine.apply(self._active())
                 raise
-            self._counted.count(self._seen)
-            self._upkeep.wrote(self._counted.held)
+            self._counted.count(self._version)
+            self._upkeep.wrote(self._counted.stored)
             return count
 
     def _load(self, loaded: Loaded, loading: Loading, mine: Sequence[Written], *, but: str | None) -> None:
         """Add the subscriptions of the store to an engine that has those of files, *mine*."""
-        is_loaded = self._snapshot is not None and self._snapshot.load(self._seen, loading)
+        is_loaded = self._snapshot is not None and self._snapshot.load(self._version, loading)
         if is_loaded or not len(self._engine):
             # The attempt removed them.
-            self._engine.add_many(each.held for each in mine)
+            self._engine.add_many(each.source for each in mine)
         if not is_loaded:
             put(self._engine, loaded, self._active(but=but, loading=loading), adds=True)
 
-    def _check_taken(self, loaded: Loaded, found: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
+    def _check_clashes(self, loaded: Loaded, rows: Sequence[Written], places: Sequence[tuple[Path, int]]) -> None:
         others = set(self._table.others(FILES))
-        if clashes := [place for each, place in zip(found, places, strict=True) if (each.tenant, each.id) in others]:
+        if clashes := [place for each, place in zip(rows, places, strict=True) if (each.tenant, each.id) in others]:
             reason = "the API has this id: delete it there, or choose another"
             raise BulkConfigError([ConfigError(reason, source=loaded.file(file), line=line) for file, line in clashes])
 
@@ -185,17 +185,17 @@ class Subscriptions:
         """Yield the texts for the engine of the active subscriptions of the store, except those of an origin."""
         rows = self._table.active(but=but)
         several = rows if loading is None else loading.counted(rows)
-        return (self._held(*row) for row in several if self.shard.holds(row[0]))
+        return (self._for_engine(*row) for row in several if self.shard.holds(row[0]))
 
-    def _held(self, tenant: str, subscription_id: str, text: bytes) -> bytes | Subscription:
+    def _for_engine(self, tenant: str, subscription_id: str, text: bytes) -> bytes | Subscription:
         return stored(tenant, subscription_id, text, self.options.limits.max_subscription_bytes)
 
     # Reading
 
     def get(self, tenant: str, subscription_id: str) -> Stored | None:
         """Return a subscription; None if it does not exist. Raises ServiceError."""
-        found = self._table.get(tenant, subscription_id)
-        return None if found is None or found.is_over(milliseconds()) else found
+        row = self._table.get(tenant, subscription_id)
+        return None if row is None or row.is_over(milliseconds()) else row
 
     def each(self, tenant: str | None, after: Key) -> Iterator[Stored]:
         """Yield the subscriptions of a tenant, or of all, by tenant and id, from the first after *after*; some may have expired.
@@ -216,13 +216,13 @@ class Subscriptions:
         Raises:
             ServiceError: the store failed.
         """
-        found = self._table.history(tenant, subscription_id, before, most)
-        return found if found or before < MOST_VERSION or self.get(tenant, subscription_id) is not None else None
+        entries = self._table.history(tenant, subscription_id, before, most)
+        return entries if entries or before < MOST_VERSION or self.get(tenant, subscription_id) is not None else None
 
     def totals(self) -> dict[str, int]:
         """Return the total numbers of subscriptions, `held` and `paused`."""
         with self._lock:
-            return {"held": self._counted.held.total(), "paused": self._counted.paused.total()}
+            return {"held": self._counted.stored.total(), "paused": self._counted.paused.total()}
 
     def expiring(self) -> int:
         """Return how many subscriptions have less than a tenth of their lease left; see `Table`. Raises ServiceError."""
@@ -355,7 +355,7 @@ class Subscriptions:
         )
         faults.point("subscriptions.committed")
         befores = [result.before for result in new]
-        self._index(rows, befores, [self._held(row.tenant, row.id, row.text) for row in rows if not row.paused])
+        self._index(rows, befores, [self._for_engine(row.tenant, row.id, row.text) for row in rows if not row.paused])
         for row, before in zip(rows, befores, strict=True):
             self._recount(row, before)
         written_rows = iter(rows)
@@ -396,9 +396,9 @@ class Subscriptions:
 
     def _note(self, versions: range) -> None:
         """Note that the engine has these changes: they are this process's own."""
-        if self._seen + 1 == versions.start:
-            self._counted.write(self._seen, versions.stop - 1)
-            self._seen = versions.stop - 1
+        if self._version + 1 == versions.start:
+            self._counted.write(self._version, versions.stop - 1)
+            self._version = versions.stop - 1
         elif self._store.database.is_shared:
             self._own.update(versions)
 
@@ -437,7 +437,7 @@ class Subscriptions:
                 if paused:
                     self._engine.remove_many(ids=[inside(tenant, subscription_id)])
                 else:
-                    self._index([row], [before], [self._held(tenant, row.id, row.text)])
+                    self._index([row], [before], [self._for_engine(tenant, row.id, row.text)])
                 self._recount(row, before)
                 return row
 
@@ -484,24 +484,24 @@ class Subscriptions:
             return
         with self._lock:
             last, forgotten = self._table.last()
-            if self._seen < forgotten:
+            if self._version < forgotten:
                 # The log no longer has some of the deletions since then.
                 _LOGGER.warning("this process was disconnected too long, so it reads all subscriptions again")
                 self._engine.apply(self._active())
-                self._seen = last
+                self._version = last
                 self._counted.count(last)
-            while self._seen < last:
-                found, upto = self._table.since(self._seen, last)
-                self._take_over({key: row for key, (version, row) in found.items() if version not in self._own})
-                self._seen = upto
-            self._own = {version for version in self._own if version > self._seen}
-            self._counted.look(self._seen)
+            while self._version < last:
+                changes, upto = self._table.since(self._version, last)
+                self._take_over({key: row for key, (version, row) in changes.items() if version not in self._own})
+                self._version = upto
+            self._own = {version for version in self._own if version > self._version}
+            self._counted.look(self._version)
 
     def _take_over(self, changed: Mapping[Key, Stored | None]) -> None:
         now = milliseconds()
         put = {key: row for key, row in changed.items() if row is not None and not row.paused and not row.is_over(now)}
         self._engine.remove_many(ids=[inside(*key) for key in changed.keys() - put.keys()])
-        texts = [self._held(row.tenant, row.id, row.text) for row in put.values() if self.shard.holds(row.tenant)]
+        texts = [self._for_engine(row.tenant, row.id, row.text) for row in put.values() if self.shard.holds(row.tenant)]
         for error in self._engine.add_many(texts, replace=True, on_error="skip").errors:
             # It was accepted by another version of Streamer.
             _LOGGER.error("a subscription that another process accepted is invalid here: %s", error)
@@ -514,7 +514,7 @@ class Subscriptions:
         """Begin to delete expired subscriptions, and to write snapshots, each in a thread of its own."""
         self._upkeep.start()
         if self._snapshot is not None:
-            self._snapshot.start(lambda: (self._table.last()[0], self._counted.held.total()))
+            self._snapshot.start(lambda: (self._table.last()[0], self._counted.stored.total()))
 
     def close(self) -> None:
         """Stop these threads."""

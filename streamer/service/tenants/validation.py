@@ -19,7 +19,7 @@ class Examination:
 
     def __init__(self, options: Options) -> None:
         self._options = replace(options, bloom=BloomOptions(enabled=False))
-        self._seen: set[str] = set()
+        self._ids: set[str] = set()
 
     def examine(self, several: Sequence[Written | SubscriptionError]) -> list[SubscriptionError | bool]:
         """Return for each the error, or whether it is unindexed. An id of an earlier piece is an error, too."""
@@ -28,10 +28,10 @@ class Examination:
         for number, each in enumerate(several):
             if isinstance(each, SubscriptionError):
                 results[number] = each
-            elif each.id in self._seen:
+            elif each.id in self._ids:
                 results[number] = DuplicateSubscriptionError("this id stands here twice", place="id", subscription_id=each.id)
             else:
-                self._seen.add(each.id)
+                self._ids.add(each.id)
                 readable.append(number)
         limits = self._options.limits
         for number, error in _refused(replace(self._options, limits=replace(limits, allow_unindexed=False)), several, readable):
@@ -50,7 +50,7 @@ def _refused(
 ) -> Iterator[tuple[int, SubscriptionError]]:
     if not numbers:
         return
-    texts = [each.held for number in numbers if isinstance(each := several[number], Written)]
+    texts = [each.source for number in numbers if isinstance(each := several[number], Written)]
     for error in Engine._of(options).add_many(texts, on_error="skip").errors:
         assert error.index is not None
         number, error.index = numbers[error.index], None

@@ -114,13 +114,13 @@ impl<const AT_END: bool> Affixes<AT_END> {
         let text = text.as_bytes();
         self.walk(text, |length, state| {
             let affix = if AT_END { &text[text.len() - length..] } else { &text[..length] };
-            let found = self.table.find(state, |group| {
+            let group_hit = self.table.find(state, |group| {
                 let group = &self.groups[group as usize];
                 group.length as usize == length
                     && group.head == head_of(affix)
                     && (length <= 8 || &self.texts[group.text as usize..][..length] == affix)
             });
-            if let Some(group) = found {
+            if let Some(group) = group_hit {
                 let group = &self.groups[group as usize];
                 hit(&self.ids[group.ids as usize..group.ids_end as usize]);
             }

@@ -121,12 +121,12 @@ impl Literals {
     fn step(&self, mut state: u32, byte: u8) -> u32 {
         while state != ROOT {
             let (first, end) = (self.states[state as usize].first as usize, self.states[state as usize + 1].first as usize);
-            let found = if end - first <= 16 {
+            let edge = if end - first <= 16 {
                 self.bytes[first..end].iter().position(|other| *other == byte)
             } else {
                 self.bytes[first..end].binary_search(&byte).ok()
             };
-            if let Some(at) = found {
+            if let Some(at) = edge {
                 return self.targets[first + at];
             }
             state = self.states[state as usize].fail;

@@ -44,20 +44,20 @@ pub fn take_refused() -> Option<(u32, String)> {
 /// Look at patterns without counting those that are refused: they were counted, or are when they are looked at again.
 pub fn uncounted<T>(look: impl FnOnce() -> T) -> T {
     let counted = REFUSED.with(RefusedSearches::take);
-    let found = look();
+    let outcome = look();
     _ = REFUSED.with(RefusedSearches::take);
     if let Some((patterns, detail)) = counted {
         REFUSED.with(|refused| refused.add(patterns, detail));
     }
-    found
+    outcome
 }
 
 /// Repeat a search of this event: it has a budget of its own, and so refuses the same patterns.
 pub fn again<T>(search: impl FnOnce() -> T) -> T {
     let spent = SPENT.replace(0);
-    let found = uncounted(search);
+    let outcome = uncounted(search);
     SPENT.set(spent);
-    found
+    outcome
 }
 
 /// The cost of a pattern with `#`.

@@ -234,8 +234,8 @@ impl Topics {
         }
         for (at, word) in key.iter().enumerate() {
             let is_plain = is_hidden && at == 0;
-            let Some(left) = steps.checked_sub(alive.now.len()) else { return false };
-            steps = left;
+            let Some(rest) = steps.checked_sub(alive.now.len()) else { return false };
+            steps = rest;
             spend(alive.now.len());
             alive.round += 1;
             alive.next.clear();

@@ -49,7 +49,7 @@ pub struct BloomFilter {
     /// The places that have keys.
     pub places: Arc<PathSet>,
     /// The keys at each place.
-    asked: Box<[KeysAtPlace]>,
+    salts: Box<[KeysAtPlace]>,
 }
 
 /// The keys at a place, by the salts with which they are hashed.
@@ -163,13 +163,13 @@ impl BloomFilter {
             false_positives: AtomicU64::new(0),
             samples: Mutex::default(),
         };
-        let (places, asked) = arrange(places, sets, seed);
-        BloomFilter { bits: Arc::new(bits), asked, places }
+        let (places, salts) = arrange(places, sets, seed);
+        BloomFilter { bits: Arc::new(bits), salts, places }
     }
 
     fn all_places(&self) -> impl Iterator<Item = (&Path, Mode, KeyKind)> {
-        let asked = self.places.paths.iter().zip(&self.asked);
-        asked.flat_map(|((path, mode), asked)| asked.kinds().map(move |kind| (path, *mode, kind)))
+        let salts = self.places.paths.iter().zip(&self.salts);
+        salts.flat_map(|((path, mode), salts)| salts.kinds().map(move |kind| (path, *mode, kind)))
     }
 
     /// The filter with these places too: itself, if it has them all.
@@ -180,8 +180,8 @@ impl BloomFilter {
             return self.clone();
         }
         let known = known.into_iter().map(|(path, mode, kind)| (path.clone(), mode, kind));
-        let (places, asked) = arrange(known.chain(new.into_iter().cloned()), sets, seed);
-        Arc::new(BloomFilter { bits: self.bits.clone(), asked, places })
+        let (places, salts) = arrange(known.chain(new.into_iter().cloned()), sets, seed);
+        Arc::new(BloomFilter { bits: self.bits.clone(), salts, places })
     }
 
     /// Add keys, as [`for_each_hash`] hashes them. Their places must be known. Only the writer calls this.
@@ -230,7 +230,7 @@ impl BloomFilter {
     pub fn prefetch(&self) {
         prefetch_all(&*self.bits);
         prefetch_all(&*self.places);
-        prefetch(&self.asked, 0);
+        prefetch(&self.salts, 0);
     }
 
     /// Query without counting.
@@ -244,21 +244,21 @@ impl BloomFilter {
     #[inline]
     fn for_each_probe(&self, map: &PathMap, values: &mut Values<'_>, mut visit: impl FnMut(u64)) {
         let mut at_place = |place: usize, values: &mut Values<'_>| {
-            let (asked, seed) = (&self.asked[place], values.seed());
+            let (salts, seed) = (&self.salts[place], values.seed());
             for at in values.at(map.ids[place], self.places.paths[place].1) {
                 let Some(hash) = values.scalar_hash(at) else { continue };
-                if asked.equal != 0 {
-                    visit(join(hash, asked.equal));
+                if salts.equal != 0 {
+                    visit(join(hash, salts.equal));
                 }
-                if !asked.others.is_empty()
+                if !salts.others.is_empty()
                     && let Some(scalar) = values.get(at).scalar
                 {
-                    asked.for_each_other(scalar, seed, &mut visit);
+                    salts.for_each_other(scalar, seed, &mut visit);
                 }
             }
         };
-        if self.asked.len() <= MANY_PATHS || map.positions.is_empty() {
-            for place in 0..self.asked.len() {
+        if self.salts.len() <= MANY_PATHS || map.positions.is_empty() {
+            for place in 0..self.salts.len() {
                 at_place(place, values);
             }
             return;
@@ -328,8 +328,8 @@ impl BloomFilter {
             start = end;
         }
         // If there were more answers than room for samples, the samples represent all of them.
-        let kept = samples.ends.len() as f64;
-        let each = f64::max(1.0, new_maybe as f64 / EVERY as f64 / f64::max(kept, 1.0));
+        let sampled = samples.ends.len() as f64;
+        let each = f64::max(1.0, new_maybe as f64 / EVERY as f64 / f64::max(sampled, 1.0));
         let wrong = (wrong as f64 * each).round() as u64;
         self.bits.false_positives.fetch_add(wrong, Ordering::Relaxed);
         self.bits.sampled.fetch_add(new_no / EVERY + wrong, Ordering::Relaxed);
@@ -394,8 +394,8 @@ fn arrange(places: impl IntoIterator<Item = KeyPlace>, sets: &mut PathSets, seed
         let (equal, others): (Vec<_>, Vec<_>) = salted.partition(|(kind, _)| *kind == KeyKind::Equal);
         KeysAtPlace { equal: equal.first().map_or(0, |(_, salt)| *salt), others: others.into() }
     });
-    let asked = salted.collect();
-    (sets.get(all.into_iter().map(|(place, _)| place).collect()), asked)
+    let salts = salted.collect();
+    (sets.get(all.into_iter().map(|(place, _)| place).collect()), salts)
 }
 
 /// What keys of a kind at a place are hashed with, never 0.

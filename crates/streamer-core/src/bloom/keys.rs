@@ -183,20 +183,20 @@ impl Access {
         let ranks: Vec<Option<Rank>> = (0..store.distinct_clauses() as u32).map(|clause| rank_of(store, scope, clause)).collect();
         let mut is_unkeyed = vec![false; store.len()];
         let mut clauses = vec![NONE; store.conjunctions()];
-        for (conjunction, chosen) in clauses.iter_mut().enumerate() {
+        for (conjunction, access) in clauses.iter_mut().enumerate() {
             let usable = store.clauses(conjunction as u32).iter().filter(|clause| ranks[**clause as usize].is_some());
             match usable.min_by(|one, other| better(store, scope, &ranks, **one, **other)) {
-                Some(clause) => *chosen = *clause,
+                Some(clause) => *access = *clause,
                 None => store.targets(conjunction as u32).iter().for_each(|at| is_unkeyed[*at as usize] = true),
             }
         }
         let bare: Box<[bool]> = clauses.iter().map(|clause| *clause == NONE).collect();
         let mut always = vec![false; store.conjunctions()];
-        for (conjunction, chosen) in clauses.iter_mut().enumerate() {
+        for (conjunction, access) in clauses.iter_mut().enumerate() {
             let targets = store.targets(conjunction as u32);
             always[conjunction] = targets.iter().any(|at| is_unkeyed[*at as usize]);
             if targets.iter().all(|at| is_unkeyed[*at as usize]) {
-                *chosen = NONE;
+                *access = NONE;
             }
         }
         let unkeyed = is_unkeyed.iter().filter(|is_unkeyed| **is_unkeyed).count();

@@ -89,7 +89,7 @@ impl KeyKind {
             _ => None,
         };
         let number = |digits: &str| digits.parse::<u8>().ok();
-        let found = plain.or_else(|| {
+        let kind = plain.or_else(|| {
             if let Some((net, length)) = name.split_once('-') {
                 return match net {
                     "net4" => number(length).map(KeyKind::Net4),
@@ -113,7 +113,7 @@ impl KeyKind {
                 _ => None,
             }
         })?;
-        let is_known = match found {
+        let is_known = match kind {
             KeyKind::Range(shift) => SHIFTS.contains(&shift),
             KeyKind::End { length, .. } => LENGTHS.contains(&length),
             KeyKind::Words { length, .. } => (1..=MOST_WORDS).contains(&length.into()),
@@ -122,7 +122,7 @@ impl KeyKind {
             KeyKind::Equal | KeyKind::Fold | KeyKind::Gram | KeyKind::Element => true,
         };
         // Leading zeros and signs are refused, so that each kind has one name.
-        (is_known && found.name() == name).then_some(found)
+        (is_known && kind.name() == name).then_some(kind)
     }
 
     /// Its name.

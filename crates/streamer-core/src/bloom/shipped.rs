@@ -15,7 +15,7 @@ use crate::bloom::keys::{begin_key, end_key};
 use crate::bloom::kinds::{KeyKind, KeyProbe, of_scalar};
 use crate::bloom::portable::Slices;
 use crate::error::{EventError, Unread};
-use crate::flatten::{self, Flat, Flattener, GivenParts, Leaf, PathId, PathTrie, Validation};
+use crate::flatten::{self, CallerParts, Flat, Flattener, Leaf, PathId, PathTrie, Validation};
 use crate::json;
 use crate::layout::{EventLayout, Format};
 use crate::limits::Limits;
@@ -88,12 +88,12 @@ impl Shipped {
         let mut builder = PathTrie::builder(reading.layout.clone());
         // Places with one path come one after the other.
         places.sort_unstable_by(|one, other| (&one.0.names, one.2).cmp(&(&other.0.names, other.2)));
-        let asked = places.iter().map(|(path, mode, kind)| {
+        let probes = places.iter().map(|(path, mode, kind)| {
             let mut begin = Vec::new();
             begin_key(&mut begin, path, *mode);
             ShippedKeys { path: builder.want(path, *mode), mode: *mode, kind: *kind, begin: begin.into() }
         });
-        let places = asked.collect();
+        let places = probes.collect();
         Some(Shipped { places, trie: builder.build(), slices, bits: bits.into(), reading })
     }
 
@@ -110,9 +110,9 @@ impl Shipped {
         scratch: &mut ShippedScratch,
     ) -> Result<ShippedAnswer, EventError> {
         let reading = &self.reading;
-        let given = GivenParts { tenant, collection, default_tenant: reading.default_tenant.as_deref() };
+        let caller = CallerParts { tenant, collection, default_tenant: reading.default_tenant.as_deref() };
         if !reading.layout.format.is_some_and(Format::has_changes) {
-            return self.ask_of(event, &given, &reading.limits, scratch);
+            return self.ask_of(event, &caller, &reading.limits, scratch);
         }
         let changes = match flatten::changes(&reading.layout, event, &reading.limits) {
             Ok(changes) => changes,
@@ -121,7 +121,7 @@ impl Shipped {
         };
         let limits = flatten::limits_of_changes(&reading.limits);
         for (at, change) in changes.iter().enumerate() {
-            let answer = self.ask_of(change.as_bytes(), &given, &limits, scratch);
+            let answer = self.ask_of(change.as_bytes(), &caller, &limits, scratch);
             match answer.map_err(|error| flatten::of_change(Unread::Bad(error), at).into_error())? {
                 ShippedAnswer::Answer(Answer::No) => {}
                 other => return Ok(other),
@@ -134,13 +134,13 @@ impl Shipped {
     fn ask_of(
         &self,
         event: &[u8],
-        given: &GivenParts<'_>,
+        caller: &CallerParts<'_>,
         limits: &Limits,
         scratch: &mut ShippedScratch,
     ) -> Result<ShippedAnswer, EventError> {
         let ShippedScratch { new, old, key } = scratch;
         let reading = &self.reading;
-        let flat = match new.flatten(&self.trie, event, Validation::Full, given, limits) {
+        let flat = match new.flatten(&self.trie, event, Validation::Full, caller, limits) {
             Ok(flat) => flat,
             // The engine that matches the event counts it.
             Err(Unread::Ignored(_)) => return Ok(ShippedAnswer::Answer(Answer::Maybe)),

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The programs compiled last, up to a size; the one longest unused goes first.
 #[derive(Debug)]
 pub struct Cache {
-    kept: Mutex<Kept>,
+    entries: Mutex<Entries>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Entries {
     size: usize,
     programs: HashMap<Arc<str>, (Arc<Executable>, u64)>,
     /// The programs by the time of their last use.
@@ -34,7 +34,7 @@ pub struct CacheCounts {
     pub misses: u64,
 }
 
-impl Kept {
+impl Entries {
     fn get(&mut self, source: &str) -> Option<Arc<Executable>> {
         let Some((name, (program, _))) = self.programs.get_key_value(source) else {
             self.counts.misses += 1;
@@ -56,7 +56,7 @@ impl Kept {
     }
 }
 
-impl Kept {
+impl Entries {
     fn shrink(&mut self) {
         while self.programs.len() > self.size {
             let Some((_, oldest)) = self.used.pop_first() else { break };
@@ -68,14 +68,14 @@ impl Kept {
 impl Cache {
     /// A cache of *size* programs.
     pub fn new(size: usize) -> Cache {
-        Cache { kept: Mutex::new(Kept { size, ..Kept::default() }) }
+        Cache { entries: Mutex::new(Entries { size, ..Entries::default() }) }
     }
 
     /// Keep at most *size* programs from now on.
     pub fn resize(&self, size: usize) {
-        self.locked(|kept| {
-            kept.size = size;
-            kept.shrink();
+        self.locked(|cache| {
+            cache.size = size;
+            cache.shrink();
         });
     }
 
@@ -85,15 +85,15 @@ impl Cache {
     ///
     /// It is not an acceptable expression; the failure is not cached.
     pub fn get(&self, source: &str, limits: &Limits) -> Result<Arc<Executable>, Error> {
-        if let Some(program) = self.locked(|kept| kept.get(source)) {
+        if let Some(program) = self.locked(|cache| cache.get(source)) {
             return Ok(program);
         }
         let program = compile(source, limits)?;
         let made = Executable::new(Arc::new(program)).map_err(|reason| Error { line: 1, column: 1, reason })?;
         let program = Arc::new(made);
-        self.locked(|kept| {
-            kept.put(source.into(), program.clone());
-            kept.shrink();
+        self.locked(|cache| {
+            cache.put(source.into(), program.clone());
+            cache.shrink();
         });
         Ok(program)
     }
@@ -101,21 +101,21 @@ impl Cache {
     /// Drop the programs that only the cache references. After a large load they lie scattered in the memory that the
     /// load freed, and prevent its reuse.
     pub fn forget_unused(&self) {
-        self.locked(|kept| {
-            kept.programs.retain(|_, (program, _)| Arc::strong_count(program) > 1);
-            kept.programs.shrink_to_fit();
-            kept.used.retain(|_, name| kept.programs.contains_key(name));
+        self.locked(|cache| {
+            cache.programs.retain(|_, (program, _)| Arc::strong_count(program) > 1);
+            cache.programs.shrink_to_fit();
+            cache.used.retain(|_, name| cache.programs.contains_key(name));
         });
     }
 
     /// The counts of its requests.
     pub fn counts(&self) -> CacheCounts {
-        self.locked(|kept| kept.counts)
+        self.locked(|cache| cache.counts)
     }
 
     /// How many programs it contains.
     pub fn len(&self) -> usize {
-        self.locked(|kept| kept.programs.len())
+        self.locked(|cache| cache.programs.len())
     }
 
     /// Whether it is empty.
@@ -123,9 +123,9 @@ impl Cache {
         self.len() == 0
     }
 
-    fn locked<T>(&self, act: impl FnOnce(&mut Kept) -> T) -> T {
+    fn locked<T>(&self, act: impl FnOnce(&mut Entries) -> T) -> T {
         let _inside = fork::inside();
-        act(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.entries.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -71,9 +71,9 @@ fn checked(names: &[&str], source: &str, limits: &Limits) -> Result<(Program, Ve
         return checker.error(ast.at(ast.root()), format!("the result must be a bool; this is {}", a(&result)));
     }
     let Checker { slots, variables, regexps, meanings, first_slots, bind_slots, type_chains, remarks, .. } = checker;
-    for (id, found) in meanings {
+    for (id, value) in meanings {
         if let Node::Ident { meaning, .. } = ast.get_mut(id) {
-            *meaning = found;
+            *meaning = value;
         }
     }
     for (chain, step, slot) in first_slots {
@@ -83,9 +83,9 @@ fn checked(names: &[&str], source: &str, limits: &Limits) -> Result<(Program, Ve
             step.slot = slot;
         }
     }
-    for (bind, found) in bind_slots {
+    for (bind, value) in bind_slots {
         if let Node::Bind { slot, .. } = ast.get_mut(bind) {
-            *slot = found;
+            *slot = value;
         }
     }
     for chain in type_chains {

@@ -146,14 +146,14 @@ pub fn is_flagged(
     let data = document.read(Variable::Data)?;
     let nothing = Ast::default();
     let mut run = Run::over(&nothing, 0, scratch, RunRegexps::new(&[]));
-    let (Ok(present), Ok(found)) = (run.has_all(data, path, false), run.at(data, path)) else { return Ok(Verdict::Error) }; // cannot happen: the run has no limit
-    let found = if let Value::Partial(partial) = found { partial.value } else { found };
+    let (Ok(present), Ok(value)) = (run.has_all(data, path, false), run.at(data, path)) else { return Ok(Verdict::Error) }; // cannot happen: the run has no limit
+    let value = if let Value::Partial(partial) = value { partial.value } else { value };
     Ok(match present {
-        Value::Bool(true) => Verdict::of(match found {
+        Value::Bool(true) => Verdict::of(match value {
             Value::Null => false,
             Value::Bool(truth) => truth,
             Value::String(text) => !text.is_empty(),
-            found => found.compare_numbers(Value::Int(0)) != Some(Some(Ordering::Equal)),
+            value => value.compare_numbers(Value::Int(0)) != Some(Some(Ordering::Equal)),
         }),
         Value::Unknown => Verdict::Unknown,
         _ => Verdict::False,
@@ -231,7 +231,7 @@ fn of_number<'r>(number: Number) -> Value<'r> {
 mod tests {
     use super::*;
     use crate::cel::Arena;
-    use crate::flatten::{Flattener, GivenParts, PathTrie, Validation};
+    use crate::flatten::{CallerParts, Flattener, PathTrie, Validation};
     use crate::json::{self, ParseOptions};
     use crate::layout::EventLayout;
     use std::sync::Arc;
@@ -239,7 +239,7 @@ mod tests {
     fn with_document<T>(event: &str, ask: impl FnOnce(&Document<'_>, &mut EvaluationScratch) -> T) -> T {
         let trie = PathTrie::builder(Arc::new(EventLayout::default())).build();
         let (limits, mut flattener, arena) = (Limits::default(), Flattener::new(), Arena::default());
-        let given = GivenParts { default_tenant: Some("default"), ..GivenParts::default() };
+        let given = CallerParts { default_tenant: Some("default"), ..CallerParts::default() };
         let flat = flattener.flatten(&trie, event.as_bytes(), Validation::Full, &given, &limits).unwrap();
         ask(&Document::new(&flat, &arena, &limits).unwrap(), &mut EvaluationScratch::default())
     }

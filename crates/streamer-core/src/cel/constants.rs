@@ -8,24 +8,24 @@ use super::times::{parse_duration, parse_timestamp};
 ///
 /// The Python package computes their values if that can lead to a finding. Cost: a visit of each node.
 pub fn may_fail(program: &Program) -> bool {
-    let mut found = false;
-    visit(&program.ast, program.ast.root(), &mut found);
-    found
+    let mut is_fallible = false;
+    visit(&program.ast, program.ast.root(), &mut is_fallible);
+    is_fallible
 }
 
-/// Whether a node is constant; sets *found* if it, or a node in it, may fail. Recursive: the parser limits the depth of
+/// Whether a node is constant; sets *is_fallible* if it, or a node in it, may fail. Recursive: the parser limits the depth of
 /// the tree.
-fn visit(ast: &Ast, id: NodeId, found: &mut bool) -> bool {
+fn visit(ast: &Ast, id: NodeId, is_fallible: &mut bool) -> bool {
     let node = &ast[id];
     let mut is_constant = !matches!(node, Node::Ident { meaning: Meaning::Variable(_) | Meaning::Local(_), .. });
-    node.each_child(|child| is_constant &= visit(ast, child, found));
+    node.each_child(|child| is_constant &= visit(ast, child, is_fallible));
     if let Node::Chain { steps, .. } = node {
         for step in steps {
-            step.each_child(|child| is_constant &= visit(ast, child, found));
+            step.each_child(|child| is_constant &= visit(ast, child, is_fallible));
             is_constant &= !matches!(step, Step::Macro(_));
         }
     }
-    *found |= (is_constant && is_calculated(ast, node)) || has_negative_index(ast, node);
+    *is_fallible |= (is_constant && is_calculated(ast, node)) || has_negative_index(ast, node);
     is_constant
 }
 

@@ -52,7 +52,7 @@ pub struct Document<'d> {
     arena: &'d Bump,
     data: &'d DocumentTree<'d>,
     before: &'d DocumentTree<'d>,
-    record: Record<'d>,
+    record: ChangeRecord<'d>,
     collection: Value<'d>,
     tenant: Value<'d>,
     event_type: Value<'d>,
@@ -70,7 +70,7 @@ pub struct Document<'d> {
 
 /// The record that the event is, without its documents: the same on both sides.
 #[derive(Clone, Copy, Debug)]
-struct Record<'d> {
+struct ChangeRecord<'d> {
     layout: &'d EventLayout,
     text: &'d str,
     unknown: &'d [Tokens<'d>],
@@ -126,34 +126,34 @@ impl<'d> DocumentTree<'d> {
     /// A map of only the members with these *names*; None if the document was parsed, or should be parsed, as a whole.
     fn members<'p>(&self, names: impl Iterator<Item = &'p str>, arena: &'d Bump) -> Result<Option<Value<'d>>> {
         let (None, Some(start)) = (self.value.get(), self.start) else { return Ok(None) };
-        let mut asked = [""; MOST_MEMBERS];
+        let mut wanted_names = [""; MOST_MEMBERS];
         let mut count = 0;
         for name in names {
-            if !asked[..count].contains(&name) {
-                let Some(place) = asked.get_mut(count) else { return Ok(None) };
+            if !wanted_names[..count].contains(&name) {
+                let Some(place) = wanted_names.get_mut(count) else { return Ok(None) };
                 *place = name;
                 count += 1;
             }
         }
-        let asked = &asked[..count];
+        let wanted_names = &wanted_names[..count];
         let mut selections = std::iter::successors(self.selections.get(), |selected| selected.earlier);
-        if let Some(selected) = selections.find(|selected| selected.names == asked) {
+        if let Some(selected) = selections.find(|selected| selected.names == wanted_names) {
             return Ok(Some(selected.members));
         }
         if self.spent.get() >= MOST_SPENT {
             return Ok(None);
         }
-        let mut found = [None; MOST_MEMBERS];
+        let mut starts_of = [None; MOST_MEMBERS];
         let are_known = self.wanted.is_some_and(|wanted| {
-            asked.iter().zip(&mut found).all(|(name, place)| wanted.start(name).map(|start| *place = start).is_some())
+            wanted_names.iter().zip(&mut starts_of).all(|(name, place)| wanted.start(name).map(|start| *place = start).is_some())
         });
         self.spent.set(self.spent.get() + count + if are_known { 0 } else { PASS });
-        if !are_known && !find_members(self.text, start, asked, &mut found, arena)? {
+        if !are_known && !find_members(self.text, start, wanted_names, &mut starts_of, arena)? {
             return Ok(None);
         }
-        let names = &*arena.alloc_slice_fill_iter(asked.iter().map(|name| &*arena.alloc_str(name)));
-        let members = arena.alloc_slice_fill_copy(found.iter().flatten().count(), (Key::Bool(false), Value::Null));
-        let places = names.iter().zip(found).filter_map(|(name, start)| Some((*name, start?)));
+        let names = &*arena.alloc_slice_fill_iter(wanted_names.iter().map(|name| &*arena.alloc_str(name)));
+        let members = arena.alloc_slice_fill_copy(starts_of.iter().flatten().count(), (Key::Bool(false), Value::Null));
+        let places = names.iter().zip(starts_of).filter_map(|(name, start)| Some((*name, start?)));
         for ((name, start), member) in places.zip(&mut *members) {
             *member = (Key::String(name), parse(self.text, start, arena)?);
         }
@@ -185,7 +185,7 @@ impl<'d> Document<'d> {
             arena,
             data: tree(flat.data_start(), flat.wanted_members()),
             before: tree(flat.before_start(), None),
-            record: Record {
+            record: ChangeRecord {
                 layout: &flat.trie().layout,
                 text,
                 unknown: arena.alloc_slice_fill_iter(unknown.pointers.iter().map(|pointer| tokens(pointer))),
@@ -202,8 +202,8 @@ impl<'d> Document<'d> {
             },
             unknown: arena.alloc_slice_fill_iter(unknown.pointers.iter().map(|pointer| tokens(pointer))),
             rests: arena.alloc_slice_fill_iter(unknown.rests.iter().map(|rest| {
-                let held = arena.alloc_slice_fill_iter(rest.held.0.iter().map(|name| &*arena.alloc_str(name)));
-                (tokens(&rest.at), &*held)
+                let names = arena.alloc_slice_fill_iter(rest.names.0.iter().map(|name| &*arena.alloc_str(name)));
+                (tokens(&rest.at), &*names)
             })),
             data_at: unknown.data_at.as_deref().map(tokens),
             before_at: unknown.before_at.as_deref().map(tokens),
@@ -239,7 +239,7 @@ impl<'d> Document<'d> {
             }
             side.unknown = self.arena.alloc_slice_copy(&unknown);
             let of_before: Vec<_> = self.rests.iter().filter(|(place, _)| *place == before_at).collect();
-            side.rests = self.arena.alloc_slice_fill_iter(of_before.iter().map(|(_, held)| (data_at, *held)));
+            side.rests = self.arena.alloc_slice_fill_iter(of_before.iter().map(|(_, names)| (data_at, *names)));
         }
         side
     }
@@ -293,12 +293,12 @@ impl<'d> Document<'d> {
             return Value::Unknown;
         }
         let below = self.unknown.iter().filter_map(|pointer| pointer.strip_prefix(at)).collect();
-        let held = self.rests.iter().find(|(place, _)| *place == at).map(|(_, held)| *held);
-        partial(value, below, held, self.arena)
+        let names = self.rests.iter().find(|(place, _)| *place == at).map(|(_, names)| *names);
+        partial(value, below, names, self.arena)
     }
 }
 
-impl<'d> Record<'d> {
+impl<'d> ChangeRecord<'d> {
     /// Its members but those with a document, and the unknown values in them; null if it lies in a document.
     fn read(&self, arena: &'d Bump) -> Result<Value<'d>> {
         if let Some(value) = self.value.get() {
@@ -309,18 +309,18 @@ impl<'d> Record<'d> {
     }
 
     fn made(&self, arena: &'d Bump) -> Result<Value<'d>> {
-        let mut found = None;
+        let mut document = None;
         for pointer in self.layout.records() {
             if let Some(start) = object_at(self.text, pointer, arena)? {
-                found = Some((start, pointer));
+                document = Some((start, pointer));
                 break;
             }
         }
-        let Some((start, pointer)) = found else { return Ok(Value::Null) };
+        let Some((start, pointer)) = document else { return Ok(Value::Null) };
         let documents = self.layout.documents_in(pointer);
         let Value::Map(whole) = parse(self.text, start, arena)? else { return Ok(Value::Null) };
-        let is_kept = |name: &str| !documents.contains(&name);
-        let members = whole.entries.iter().filter(|(key, _)| matches!(key, Key::String(name) if is_kept(name)));
+        let is_member = |name: &str| !documents.contains(&name);
+        let members = whole.entries.iter().filter(|(key, _)| matches!(key, Key::String(name) if is_member(name)));
         let members = arena.alloc_slice_copy(&members.copied().collect::<Vec<_>>());
         let value = Value::Map(arena.alloc(Map::new(arena, members)));
         let at: Vec<&str> = pointer.iter().map(|token| &**token).collect();
@@ -328,21 +328,21 @@ impl<'d> Record<'d> {
             return Ok(Value::Unknown);
         }
         let below = self.unknown.iter().filter_map(|pointer| pointer.strip_prefix(&*at));
-        let below = below.filter(|below| below.first().is_some_and(|name| is_kept(name))).collect();
+        let below = below.filter(|below| below.first().is_some_and(|name| is_member(name))).collect();
         Ok(partial(value, below, None, arena))
     }
 }
 
-/// A document with its unknown values: at the pointers *below* it, and at each name that is not *held*.
-fn partial<'d>(value: Value<'d>, mut below: Vec<Tokens<'d>>, held: Option<&'d [&'d str]>, arena: &'d Bump) -> Value<'d> {
-    if below.is_empty() && held.is_none() {
+/// A document with its unknown values: at the pointers *below* it, and at each name that is not among *names*.
+fn partial<'d>(value: Value<'d>, mut below: Vec<Tokens<'d>>, names: Option<&'d [&'d str]>, arena: &'d Bump) -> Value<'d> {
+    if below.is_empty() && names.is_none() {
         return value;
     }
     if let Value::Null = value {
         return Value::Unknown;
     }
     below.sort_unstable();
-    let unknown = UnknownPaths { pointers: arena.alloc_slice_copy(&below), depth: 0, held };
+    let unknown = UnknownPaths { pointers: arena.alloc_slice_copy(&below), depth: 0, names };
     Value::Partial(arena.alloc(Partial { value, unknown }))
 }
 
@@ -357,11 +357,11 @@ fn object_at(text: &str, pointer: &[Box<str>], arena: &Bump) -> Result<Option<us
             start = element;
             continue;
         }
-        let mut found = [None];
-        if !find_members(text, start, &[&**token], &mut found, arena)? {
+        let mut next_start = [None];
+        if !find_members(text, start, &[&**token], &mut next_start, arena)? {
             return Ok(None);
         }
-        let [Some(next)] = found else { return Ok(None) };
+        let [Some(next)] = next_start else { return Ok(None) };
         start = next;
     }
     let bytes = text.as_bytes();
@@ -378,7 +378,7 @@ enum OpenBuild<'d> {
 
 /// Find the offsets of the members with some *names* in the object that begins at *start*; of duplicates the last
 /// counts. Return false if it is not an object.
-fn find_members(text: &str, start: usize, names: &[&str], found: &mut [Option<usize>], arena: &Bump) -> Result<bool> {
+fn find_members(text: &str, start: usize, names: &[&str], starts: &mut [Option<usize>], arena: &Bump) -> Result<bool> {
     let bytes = text.as_bytes();
     let mut at = space(bytes, start);
     if peek(bytes, at) != b'{' {
@@ -390,8 +390,8 @@ fn find_members(text: &str, start: usize, names: &[&str], found: &mut [Option<us
     }
     loop {
         let (name, value) = read_name(text, at, arena)?;
-        if let Some(place) = names.iter().position(|asked| *asked == name) {
-            found[place] = Some(value);
+        if let Some(place) = names.iter().position(|wanted| *wanted == name) {
+            starts[place] = Some(value);
         }
         at = space(bytes, skip::trusted(bytes, value)?);
         match peek(bytes, at) {

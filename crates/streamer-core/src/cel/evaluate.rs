@@ -377,7 +377,7 @@ impl<'r> Run<'r> {
             value = match step {
                 Step::Select { name, .. } if !is_optional(value) => self.select(value, name),
                 Step::Select { name, .. } | Step::OptionalSelect { name, .. } => match self.content(value) {
-                    Some(inner) => self.found_or_none(self.select(inner, name), &[inner]),
+                    Some(inner) => self.result_or_none(self.select(inner, name), &[inner]),
                     None => NONE,
                 },
                 Step::Index { key, .. } if !is_optional(value) => {
@@ -428,9 +428,9 @@ impl<'r> Run<'r> {
     }
 
     /// Continue to the value at *token* of a container with unknown values.
-    fn below(&self, found: Option<Value<'r>>, partial: &Partial<'r>, token: &str, key: Value<'r>) -> Value<'r> {
-        match (partial.unknown.below(token), found) {
-            (Below::Known, found) => found.unwrap_or_else(|| self.no_field(key)),
+    fn below(&self, member: Option<Value<'r>>, partial: &Partial<'r>, token: &str, key: Value<'r>) -> Value<'r> {
+        match (partial.unknown.below(token), member) {
+            (Below::Known, member) => member.unwrap_or_else(|| self.no_field(key)),
             // Above an unknown value a missing member is unknown: the source may not have carried it.
             (Below::Unknown, _) | (Below::Partial(_), None) => Value::Unknown,
             (Below::Partial(_), Some(failure @ Value::Failure(_))) => failure,

@@ -3,7 +3,7 @@
 
 use super::{Arena, Document, Evaluation, EvaluationScratch, Executable, Reason, Verdict, compile};
 use crate::error::{EventCode, EventError, Unread};
-use crate::flatten::{Flattener, GivenParts, PathTrie, Validation};
+use crate::flatten::{CallerParts, Flattener, PathTrie, Validation};
 use crate::layout::EventLayout;
 use crate::limits::Limits;
 use crate::subscriptions::normal_form::{Mode, Path, Root};
@@ -19,7 +19,7 @@ fn executable(source: &str) -> Executable {
 fn evaluate(sources: &[&str], event: &str, validation: Validation, old_side: bool) -> Result<Vec<Evaluation>, EventError> {
     let trie = PathTrie::builder(Arc::new(EventLayout::default())).build();
     let (limits, mut flattener, arena) = (Limits::default(), Flattener::new(), Arena::default());
-    let given = GivenParts { default_tenant: Some("default"), ..GivenParts::default() };
+    let given = CallerParts { default_tenant: Some("default"), ..CallerParts::default() };
     let flat = flattener.flatten(&trie, event.as_bytes(), validation, &given, &limits).map_err(Unread::into_error)?;
     let document = Document::new(&flat, &arena, &limits)?;
     let document = if old_side { document.as_before() } else { document };
@@ -90,7 +90,7 @@ fn members_alone_come_to_what_the_whole_document_does() {
         "{ }",
         "null",
     ];
-    let (limits, given) = (Limits::default(), GivenParts { default_tenant: Some("default"), ..GivenParts::default() });
+    let (limits, given) = (Limits::default(), CallerParts { default_tenant: Some("default"), ..CallerParts::default() });
     let layout = Arc::new(EventLayout::default());
     let mut wanting = PathTrie::builder(layout.clone());
     for name in ["a", "b", "a\u{e9}", "l", "m", "none", "big"] {
@@ -193,7 +193,7 @@ fn what_a_run_keeps_is_given_back() {
     let event = format!(r#"{{"data": {{"s": "{}", "l": [{}]}}}}"#, "x".repeat(100_000), ["1"; 60].join(","));
     let trie = PathTrie::builder(Arc::new(EventLayout::default())).build();
     let (limits, mut flattener, arena) = (Limits::default(), Flattener::new(), Arena::default());
-    let given = GivenParts { default_tenant: Some("default"), ..GivenParts::default() };
+    let given = CallerParts { default_tenant: Some("default"), ..CallerParts::default() };
     let flat = flattener.flatten(&trie, event.as_bytes(), Validation::Full, &given, &limits).unwrap();
     let document = Document::new(&flat, &arena, &limits).unwrap();
     let mut scratch = EvaluationScratch::default();

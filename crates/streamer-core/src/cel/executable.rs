@@ -36,7 +36,7 @@ impl EvaluationScratch {
 
     /// Memory for the next run.
     pub(super) fn emptied(&mut self) -> &Bump {
-        if self.arena.allocated_bytes() > KEPT_BYTES {
+        if self.arena.allocated_bytes() > MOST_CACHED_BYTES {
             self.arena = Bump::new();
         }
         self.arena.reset();
@@ -45,7 +45,7 @@ impl EvaluationScratch {
 }
 
 /// A run may leave as much memory as its budget allows; memory beyond this is freed after it.
-const KEPT_BYTES: usize = 1 << 20;
+const MOST_CACHED_BYTES: usize = 1 << 20;
 
 impl Executable {
     /// Make a program ready.

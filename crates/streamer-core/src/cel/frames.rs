@@ -74,7 +74,7 @@ pub(super) enum Frame {
 
 /// The tokens that may stand in place of an expected value.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Besides {
+pub(super) enum Ending {
     Nothing,
     /// This closing bracket.
     Only(Token),

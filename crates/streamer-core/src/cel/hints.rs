@@ -76,7 +76,7 @@ fn of_library(what: &str, library: &str) -> Option<String> {
 
 /// The hint for a word that CEL writes otherwise, or not at all.
 fn meant(word: &str) -> Option<String> {
-    let told = match word {
+    let hint = match word {
         "None" | "NULL" | "Null" | "nil" | "undefined" => return written(word, "null"),
         "True" | "TRUE" => return written(word, "true"),
         "False" | "FALSE" => return written(word, "false"),
@@ -93,7 +93,7 @@ fn meant(word: &str) -> Option<String> {
         "new" => "the document after the change is `data`",
         _ => return None,
     };
-    Some(told.into())
+    Some(hint.into())
 }
 
 /// The hint for a word after which an expression was expected to begin.

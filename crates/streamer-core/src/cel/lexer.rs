@@ -92,7 +92,7 @@ impl<'s> Lexer<'s> {
         self.skip();
         let start = self.at;
         let (token, length) = match self.token(place) {
-            Some(found) => found,
+            Some(next_token) => next_token,
             None => return Err(self.unreadable()),
         };
         self.at += length;
@@ -123,7 +123,7 @@ impl<'s> Lexer<'s> {
         let rest = self.rest();
         let Some(first) = rest.first() else { return Some((Token::End, 0)) };
         let second = rest.get(1).copied();
-        let found = match (first, second) {
+        let token = match (first, second) {
             (b'0'..=b'9', _) => return Some(number(rest)),
             (b'.', Some(b'0'..=b'9')) if place != Place::Operator => return Some(number(rest)),
             (b'"' | b'\'', _) => return string(rest),
@@ -158,7 +158,7 @@ impl<'s> Lexer<'s> {
             (b'}', _) => (Token::CloseBrace, 1),
             _ => return None,
         };
-        Some(found)
+        Some(token)
     }
 
     fn unreadable(&self) -> Unreadable {

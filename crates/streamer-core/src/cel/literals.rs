@@ -22,9 +22,9 @@ pub(super) fn string(source: &str, at: u32, text: &str, quotes: Quotes) -> Resul
     }
     let mut octets = Vec::with_capacity(inner.len());
     let mut rest = inner;
-    while let Some(found) = rest.find('\\') {
-        octets.extend_from_slice(&rest.as_bytes()[..found]);
-        rest = &rest[found..];
+    while let Some(backslash) = rest.find('\\') {
+        octets.extend_from_slice(&rest.as_bytes()[..backslash]);
+        rest = &rest[backslash..];
         let (length, meaning) = escape(rest, quotes.bytes);
         let Some(meaning) = meaning else {
             let offset = at + (usize::from(quotes.opening) + inner.len() - rest.len()) as u32;

@@ -64,8 +64,8 @@ impl<'r> RunRegexps<'r> {
 
     /// The constant of the program with this text.
     pub(super) fn constant(&self, source: &str) -> Option<&'r CompiledRegexp> {
-        let found = self.constants.binary_search_by(|(known, _)| (**known).cmp(source)).ok()?;
-        Some(&self.constants[found].1)
+        let position = self.constants.binary_search_by(|(known, _)| (**known).cmp(source)).ok()?;
+        Some(&self.constants[position].1)
     }
 
     /// The result for a text that was evaluated before in this run.

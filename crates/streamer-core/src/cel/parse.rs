@@ -16,7 +16,7 @@ use super::ast::{Ast, BinaryOp, Branch, Constant, Function, LogicOp, Macro, Macr
 use super::depth::check_tree;
 use super::error::{Error, shown};
 use super::extensions::Extension;
-use super::frames::{Besides, Frame, Op, Pending, spelled};
+use super::frames::{Ending, Frame, Op, Pending, spelled};
 use super::hints::hint;
 use super::lexer::{Lexeme, Lexer, Place, Token, Unreadable};
 use super::literals;
@@ -63,7 +63,7 @@ pub fn parse(source: &str, limits: &Limits) -> Result<Ast> {
         operands: Vec::new(),
         pending: Vec::new(),
         frames: vec![Frame::Top],
-        besides: Besides::Nothing,
+        ending: Ending::Nothing,
         beyond_int: Vec::new(),
     };
     parser.expression()?;
@@ -82,7 +82,7 @@ struct Parser<'s> {
     operands: Vec<NodeId>,
     pending: Vec<Pending>,
     frames: Vec<Frame>,
-    besides: Besides,
+    ending: Ending,
     /// Int literals out of range, which are reported once the whole text is known to be CEL.
     beyond_int: Vec<NodeId>,
 }
@@ -198,14 +198,14 @@ impl<'s> Parser<'s> {
                     continue;
                 }
                 Token::Question if sign.is_none() && self.starts_optional(at) => {
-                    self.besides = Besides::Nothing;
+                    self.ending = Ending::Nothing;
                     continue;
                 }
-                Token::OpenParen => self.open(Frame::Paren { at }, Besides::Nothing),
+                Token::OpenParen => self.open(Frame::Paren { at }, Ending::Nothing),
                 Token::OpenBracket => {
-                    self.open(Frame::List { at, count: 0, optional: None }, Besides::CommaOr(Token::CloseBracket))
+                    self.open(Frame::List { at, count: 0, optional: None }, Ending::CommaOr(Token::CloseBracket))
                 }
-                Token::OpenBrace => self.open(Frame::Map { at, count: 0, optional: None }, Besides::CommaOr(Token::CloseBrace)),
+                Token::OpenBrace => self.open(Frame::Map { at, count: 0, optional: None }, Ending::CommaOr(Token::CloseBrace)),
                 Token::Ident => {
                     if !self.name(lexeme, false)? {
                         return Ok(());
@@ -220,9 +220,9 @@ impl<'s> Parser<'s> {
                         return Ok(());
                     }
                 }
-                Token::Comma if matches!(self.besides, Besides::CommaOr(_)) => {
+                Token::Comma if matches!(self.ending, Ending::CommaOr(_)) => {
                     // `[,]` and `{,}`.
-                    if let Besides::CommaOr(closer) = self.besides {
+                    if let Ending::CommaOr(closer) = self.ending {
                         let lexeme = self.next(Place::Operator, |_| spelled(closer).into())?;
                         if lexeme.token != closer {
                             return self.unexpected(lexeme, spelled(closer));
@@ -230,7 +230,7 @@ impl<'s> Parser<'s> {
                     }
                     return self.finish();
                 }
-                token if self.besides == Besides::CommaOr(token) || self.besides == Besides::Only(token) => {
+                token if self.ending == Ending::CommaOr(token) || self.ending == Ending::Only(token) => {
                     return self.finish();
                 }
                 _ => return if self.literal(lexeme)? { Ok(()) } else { self.unexpected(lexeme, &self.value()) },
@@ -266,21 +266,21 @@ impl<'s> Parser<'s> {
 
     /// The tokens that are expected at the place of a value.
     fn value(&self) -> String {
-        match self.besides {
-            Besides::Nothing => "a value".into(),
-            Besides::Only(closer) => format!("a value or {}", spelled(closer)),
-            Besides::CommaOr(closer) => format!("a value or `,` or {}", spelled(closer)),
+        match self.ending {
+            Ending::Nothing => "a value".into(),
+            Ending::Only(closer) => format!("a value or {}", spelled(closer)),
+            Ending::CommaOr(closer) => format!("a value or `,` or {}", spelled(closer)),
         }
     }
 
-    fn open(&mut self, frame: Frame, besides: Besides) {
-        self.besides = besides;
+    fn open(&mut self, frame: Frame, ending: Ending) {
+        self.ending = ending;
         self.frames.push(frame);
         self.pending.push(Pending { op: Op::Fence, at: 0 });
     }
 
     fn sign(&mut self, op: UnaryOp, again: bool, at: u32) {
-        self.besides = Besides::Nothing;
+        self.ending = Ending::Nothing;
         if let Some(Pending { op: Op::Unary(_, count, last), .. }) = self.pending.last_mut().filter(|_| again) {
             *count += 1;
             *last = at;
@@ -293,7 +293,7 @@ impl<'s> Parser<'s> {
     fn name(&mut self, name: Lexeme, rooted: bool) -> Result<bool> {
         let ahead = self.next(Place::Operator, Parser::after_value)?;
         if ahead.token == Token::OpenParen {
-            self.open(Frame::Args { name, method: false, count: 0 }, Besides::Only(Token::CloseParen));
+            self.open(Frame::Args { name, method: false, count: 0 }, Ending::Only(Token::CloseParen));
             return Ok(true);
         }
         self.ahead = Some(ahead);
@@ -367,7 +367,7 @@ impl<'s> Parser<'s> {
         let op = match lexeme.token {
             Token::Dot => return self.member(),
             Token::OpenBracket => {
-                self.open(Frame::Index { at, optional: None }, Besides::Nothing);
+                self.open(Frame::Index { at, optional: None }, Ending::Nothing);
                 return Ok(true);
             }
             Token::And => Op::Logic(LogicOp::And),
@@ -382,7 +382,7 @@ impl<'s> Parser<'s> {
         };
         self.reduce(op.binds());
         self.pending.push(Pending { op, at });
-        self.besides = Besides::Nothing;
+        self.ending = Ending::Nothing;
         Ok(true)
     }
 
@@ -398,7 +398,7 @@ impl<'s> Parser<'s> {
             Token::Ident => {
                 let ahead = self.next(Place::Operator, Parser::after_value)?;
                 if ahead.token == Token::OpenParen {
-                    self.open(Frame::Args { name, method: true, count: 0 }, Besides::Only(Token::CloseParen));
+                    self.open(Frame::Args { name, method: true, count: 0 }, Ending::Only(Token::CloseParen));
                     return Ok(true);
                 }
                 self.ahead = Some(ahead);
@@ -446,12 +446,12 @@ impl<'s> Parser<'s> {
     /// `?`, `:` or `,`: a value is done and another follows, or brackets close after a comma.
     fn divide(&mut self, lexeme: Lexeme) -> Result<bool> {
         self.reduce(0);
-        self.besides = Besides::Nothing;
+        self.ending = Ending::Nothing;
         let at = lexeme.start;
         match (lexeme.token, self.frames.last()) {
             (Token::Question | Token::Comma, Some(Frame::Then { .. })) => return self.unexpected(lexeme, "`:`"),
             (Token::Question, _) => {
-                self.open(Frame::Then { at }, Besides::Nothing);
+                self.open(Frame::Then { at }, Ending::Nothing);
                 return Ok(true);
             }
             (Token::Colon, Some(Frame::Then { at })) => {
@@ -461,7 +461,7 @@ impl<'s> Parser<'s> {
                 let branch = Branch { at, condition: self.pop(), then };
                 match self.frames.last_mut() {
                     Some(Frame::Else { branches }) => branches.push(branch),
-                    _ => self.open(Frame::Else { branches: vec![branch] }, Besides::Nothing),
+                    _ => self.open(Frame::Else { branches: vec![branch] }, Ending::Nothing),
                 }
                 return Ok(true);
             }
@@ -473,12 +473,12 @@ impl<'s> Parser<'s> {
             (Token::Comma, Some(Frame::List { count, .. })) => {
                 *count += 1;
                 self.end_item();
-                self.besides = Besides::Only(Token::CloseBracket);
+                self.ending = Ending::Only(Token::CloseBracket);
             }
             (Token::Comma, Some(Frame::Map { count, .. })) if *count % 2 == 1 => {
                 *count += 1;
                 self.end_item();
-                self.besides = Besides::Only(Token::CloseBrace);
+                self.ending = Ending::Only(Token::CloseBrace);
             }
             _ => return self.unexpected(lexeme, self.closers()),
         }

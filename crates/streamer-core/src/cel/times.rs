@@ -104,8 +104,8 @@ fn rfc3339(text: &[u8]) -> Option<CivilTime> {
     let mut nanos = 0;
     if is(at, b".") {
         let length = text[at + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let kept = length.min(9);
-        nanos = digits(text, at + 1, kept).filter(|_| length > 0)? * 10_i64.pow(9 - kept as u32);
+        let digits_read = length.min(9);
+        nanos = digits(text, at + 1, digits_read).filter(|_| length > 0)? * 10_i64.pow(9 - digits_read as u32);
         at += 1 + length;
     }
     let (offset, end) = if is(at, b"Zz") {

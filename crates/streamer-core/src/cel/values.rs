@@ -64,7 +64,7 @@ pub(super) struct UnknownPaths<'r> {
     pub(super) pointers: &'r [&'r [&'r str]],
     pub(super) depth: usize,
     /// The sorted names of the known members, if every other member is an unknown value.
-    pub(super) held: Option<&'r [&'r str]>,
+    pub(super) names: Option<&'r [&'r str]>,
 }
 
 /// The state of a member, given the unknown values.
@@ -80,7 +80,7 @@ pub(super) enum Below<'r> {
 impl<'r> UnknownPaths<'r> {
     /// The state of the member *name*.
     pub(super) fn below(self, name: &str) -> Below<'r> {
-        if self.held.is_some_and(|held| held.binary_search(&name).is_err()) {
+        if self.names.is_some_and(|names| names.binary_search(&name).is_err()) {
             return Below::Unknown;
         }
         let token = |pointer: &&'r [&'r str]| pointer[self.depth].cmp(name);
@@ -91,7 +91,7 @@ impl<'r> UnknownPaths<'r> {
             None => Below::Known,
             // The shortest comes first.
             Some(pointer) if pointer.len() == self.depth + 1 => Below::Unknown,
-            Some(_) => Below::Partial(UnknownPaths { pointers, depth: self.depth + 1, held: None }),
+            Some(_) => Below::Partial(UnknownPaths { pointers, depth: self.depth + 1, names: None }),
         }
     }
 }
@@ -206,8 +206,8 @@ impl<'r> Map<'r> {
         if self.sorted.is_empty() {
             return self.entries.iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
         }
-        let found = self.sorted.binary_search_by(|at| self.entries[*at as usize].0.cmp(&key)).ok()?;
-        Some(self.entries[self.sorted[found] as usize].1)
+        let position = self.sorted.binary_search_by(|at| self.entries[*at as usize].0.cmp(&key)).ok()?;
+        Some(self.entries[self.sorted[position] as usize].1)
     }
 
     /// The value of a string key.
@@ -217,8 +217,8 @@ impl<'r> Map<'r> {
             let is_it = |key: &Key<'_>| matches!(key, Key::String(known) if *known == name);
             return self.entries.iter().find(|(key, _)| is_it(key)).map(|(_, value)| *value);
         }
-        let found = self.sorted.binary_search_by(|at| self.entries[*at as usize].0.cmp(&Key::String(name))).ok()?;
-        Some(self.entries[self.sorted[found] as usize].1)
+        let position = self.sorted.binary_search_by(|at| self.entries[*at as usize].0.cmp(&Key::String(name))).ok()?;
+        Some(self.entries[self.sorted[position] as usize].1)
     }
 }
 
@@ -430,13 +430,13 @@ mod tests {
         let pointers: Vec<Vec<&str>> = ["a/b", "a", "c/d/e", "c/d/f"].iter().map(|text| text.split('/').collect()).collect();
         let mut pointers: Vec<&[&str]> = pointers.iter().map(Vec::as_slice).collect();
         pointers.sort_unstable();
-        let unknown = UnknownPaths { pointers: &pointers, depth: 0, held: None };
+        let unknown = UnknownPaths { pointers: &pointers, depth: 0, names: None };
         assert!(matches!(unknown.below("a"), Below::Unknown));
         assert!(matches!(unknown.below("b"), Below::Known));
         let Below::Partial(inner) = unknown.below("c") else { panic!("c has unknown values") };
         let Below::Partial(inner) = inner.below("d") else { panic!("d has unknown values") };
         assert!(matches!((inner.below("e"), inner.below("f"), inner.below("g")), (Below::Unknown, Below::Unknown, Below::Known)));
-        let rest = UnknownPaths { held: Some(&["a", "c", "x"]), ..unknown };
+        let rest = UnknownPaths { names: Some(&["a", "c", "x"]), ..unknown };
         assert!(matches!((rest.below("a"), rest.below("b"), rest.below("x")), (Below::Unknown, Below::Unknown, Below::Known)));
         let Below::Partial(inner) = rest.below("c") else { panic!("c has unknown values") };
         assert!(matches!(inner.below("b"), Below::Known));

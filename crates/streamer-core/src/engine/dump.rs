@@ -120,20 +120,20 @@ impl Dump<'_> {
                 let _ = write!(head, "; an index of {}", parts.map(|(number, what)| count(number, what)).join(", "));
             }
         }
-        let Some(left) = self.left.checked_sub(all) else {
+        let Some(remaining) = self.left.checked_sub(all) else {
             let most = self.most;
             return self.line(1, &format!("{head}; not shown: more than {} in all", count(most, "subscription")));
         };
-        self.left = left;
+        self.left = remaining;
         self.line(1, &head);
         match segment.index() {
             None => self.list(segment),
             Some(index) => self.index(segment, index),
         }
-        let mut is_held = vec![false; all];
+        let mut is_live = vec![false; all];
         let targets = (0..segment.store.conjunctions() as u32).flat_map(|conjunction| segment.store.targets(conjunction));
-        targets.for_each(|at| is_held[*at as usize] = true);
-        let never: Vec<u32> = (0..all as u32).filter(|at| !is_held[*at as usize]).collect();
+        targets.for_each(|at| is_live[*at as usize] = true);
+        let never: Vec<u32> = (0..all as u32).filter(|at| !is_live[*at as usize]).collect();
         if !never.is_empty() {
             let names = self.names(segment, &never);
             self.line(2, &format!("nothing ─► {names}"));
@@ -151,13 +151,13 @@ impl Dump<'_> {
         }
     }
 
-    fn index(&mut self, segment: &Segment, held: &Index) {
+    fn index(&mut self, segment: &Segment, original: &Index) {
         let access = Access::of(&segment.store, KeyScope::Guarding);
-        let is_always = |conjunction| held.always.is_some() && access.is_always(conjunction);
+        let is_always = |conjunction| original.always.is_some() && access.is_always(conjunction);
         let Some((index, recipe)) = rebuilt(&segment.store, self.seed, Depth::RECURSIVE, is_always) else {
             return self.line(2, "it cannot be built again");
         };
-        if !same(&index, held) {
+        if !same(&index, original) {
             return self.line(2, "it was built otherwise than it is built now, and cannot be shown");
         }
         let equalities = equalities(&index);
@@ -218,8 +218,8 @@ impl Dump<'_> {
         let mut head = |what| self.line(3, &format!("looks up {path}{how} for {what}"));
         if probe.matcher == EQUALITIES {
             head("equal values");
-            let found = indexed.equalities.get(&(bucket, probe.path)).map_or(&[][..], |found| found);
-            self.entries(4, found.iter(), |dump, (atom, next)| {
+            let entries = indexed.equalities.get(&(bucket, probe.path)).map_or(&[][..], |entries| entries);
+            self.entries(4, entries.iter(), |dump, (atom, next)| {
                 format!("{} ─► {}", atom_at(store, *atom), dump.next(indexed, *next))
             });
             return;
@@ -238,8 +238,8 @@ impl Dump<'_> {
                 format!("{} ─► {next}", clauses.join(" and "))
             });
         }
-        let found = recipe.atoms[start..end].iter().zip(start..);
-        self.entries(4, found, |dump, ([atom, next], at)| {
+        let entries = recipe.atoms[start..end].iter().zip(start..);
+        self.entries(4, entries, |dump, ([atom, next], at)| {
             let next = if at < middle { dump.names(segment, &[*next]) } else { dump.next(indexed, Next(*next)) };
             format!("{} ─► {next}", atom_at(store, *atom))
         });
@@ -279,17 +279,17 @@ impl Dump<'_> {
         let name = |at: &u32| {
             let record = self.records.get(segment.store.slots[*at as usize]);
             let mut name = record.as_ref().map_or_else(|| "?".to_owned(), |record| format!("{:?}", record.id()));
-            let held = segment.store.flags[*at as usize];
+            let bits = segment.store.flags[*at as usize];
             if segment.is_gone(*at, self.version) {
                 name = "a removed one".to_owned();
             }
-            if held & flags::VERIFY != 0 {
+            if bits & flags::VERIFY != 0 {
                 name.push_str(" and its verification");
             }
-            if held & flags::ARRAYS != 0 {
+            if bits & flags::ARRAYS != 0 {
                 name.push_str(" and one choice of array elements");
             }
-            if held & flags::CEL != 0 {
+            if bits & flags::CEL != 0 {
                 name.push_str(" and its CEL");
             }
             name
@@ -323,12 +323,12 @@ fn equalities(index: &Index) -> HashMap<(u32, u32), Vec<(u32, Next)>> {
     all.extend(edges.map(|edge| (edge.bucket, edge.value, edge.next)));
     spend(all.len());
     all.sort_unstable_by_key(|(bucket, value, _)| (*bucket, *value));
-    let mut found: HashMap<(u32, u32), Vec<(u32, Next)>> = HashMap::new();
+    let mut by_probe: HashMap<(u32, u32), Vec<(u32, Next)>> = HashMap::new();
     for (bucket, value, next) in all {
         let value = &index.values[value as usize];
-        found.entry((bucket, value.path)).or_default().push((value.atom, next));
+        by_probe.entry((bucket, value.path)).or_default().push((value.atom, next));
     }
-    found
+    by_probe
 }
 
 fn atom_at(store: &Store, position: u32) -> String {

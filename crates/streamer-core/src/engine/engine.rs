@@ -20,7 +20,7 @@
 
 use crate::engine::state::engine_state::EngineState;
 use crate::engine::state::options::Options;
-use crate::engine::state::record::HeldRecord;
+use crate::engine::state::record::RecordRef;
 use crate::engine::write::changes::{Changes, Selection, WriteMode};
 use crate::engine::write::commit::New;
 use crate::engine::write::draft::Draft;
@@ -74,7 +74,7 @@ impl Engine {
         let _inside = fork::inside();
         self.state.have_ids();
         let mut writer = self.lock_writer();
-        let gone: Vec<(u32, HeldRecord)> = self.select(selection);
+        let gone: Vec<(u32, RecordRef)> = self.select(selection);
         let mut changes = Changes::default();
         if !gone.is_empty() {
             let slots = gone.iter().map(|(slot, _)| *slot).collect();

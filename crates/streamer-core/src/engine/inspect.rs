@@ -5,7 +5,7 @@ use crate::engine::dump;
 use crate::engine::index::segment::Segment;
 use crate::engine::state::engine_state::EngineState;
 use crate::engine::state::name::PartitionName;
-use crate::engine::state::record::{Held, HeldRecord};
+use crate::engine::state::record::{RecordBytes, RecordRef};
 use crate::engine::verify::failures::FailingSubscription;
 use crate::engine::write::changes::Selection;
 use crate::heap::block;
@@ -42,7 +42,7 @@ impl EngineState {
     }
 
     /// The slot and the record of an id.
-    pub fn get(&self, id: &str) -> Option<(u32, HeldRecord)> {
+    pub fn get(&self, id: &str) -> Option<(u32, RecordRef)> {
         self.have_ids();
         let ids = self.ids.read().unwrap_or_else(PoisonError::into_inner);
         let slot = self.find_id(&ids, id)?;
@@ -50,10 +50,10 @@ impl EngineState {
     }
 
     /// The slots and records that *selection* means, in order of adding.
-    pub fn select(&self, selection: &Selection<'_>) -> Vec<(u32, HeldRecord)> {
+    pub fn select(&self, selection: &Selection<'_>) -> Vec<(u32, RecordRef)> {
         self.have_ids();
         let ids = self.ids.read().unwrap_or_else(PoisonError::into_inner);
-        let mut found: Vec<(u32, HeldRecord)> = match selection.ids {
+        let mut records: Vec<(u32, RecordRef)> = match selection.ids {
             Some(wanted) => wanted
                 .iter()
                 .collect::<HashSet<_>>()
@@ -64,13 +64,13 @@ impl EngineState {
             None => ids.iter().filter_map(|slot| Some((*slot, self.record(*slot)?))).collect(),
         };
         drop(ids);
-        found.retain(|(_, record)| {
+        records.retain(|(_, record)| {
             selection.gateway_id.is_none_or(|gateway| record.gateway_id() == Some(gateway))
                 && selection.tenant.is_none_or(|tenant| *record.partition().tenant == *tenant)
                 && selection.collection.is_none_or(|collection| *record.partition().collection == *collection)
         });
-        found.sort_unstable_by_key(|(_, record)| record.order);
-        found
+        records.sort_unstable_by_key(|(_, record)| record.order);
+        records
     }
 
     /// How many errors of CEL there were, by reason.
@@ -80,12 +80,12 @@ impl EngineState {
 
     /// The subscriptions with the most errors, the worst first, out of at most 1,024 with reported errors.
     pub fn failing(&self, most: usize) -> Vec<FailingSubscription> {
-        let found = self.failing.read().filter_map(|(slot, reason)| {
+        let entries = self.failing.read().filter_map(|(slot, reason)| {
             let record = self.records.made(slot);
             let record = record.as_ref().filter(|record| record.errors() > 0)?;
             Some(FailingSubscription { id: record.id().to_owned(), errors: record.errors(), reason })
         });
-        let mut failing: Vec<_> = found.collect();
+        let mut failing: Vec<_> = entries.collect();
         failing.sort_by(|one, other| other.errors.cmp(&one.errors).then_with(|| one.id.cmp(&other.id)));
         failing.truncate(most);
         failing
@@ -106,10 +106,10 @@ impl EngineState {
     }
 
     /// Heap bytes of the subscriptions without their conditions, as of the last write: it does not wait for one.
-    pub fn held(&self) -> Held {
-        let Held { records, texts } = self.records.bytes();
+    pub fn bytes_of_records(&self) -> RecordBytes {
+        let RecordBytes { records, texts } = self.records.bytes();
         let [writer, ids] = [&self.writer_bytes, &self.id_bytes].map(|bytes| bytes.load(Ordering::Relaxed));
-        Held { records: records + writer + ids, texts }
+        RecordBytes { records: records + writer + ids, texts }
     }
 
     /// Note the size of the table of ids, after a write to it.
@@ -119,7 +119,7 @@ impl EngineState {
 
     /// The sizes of each partition.
     pub fn partitions(&self) -> Vec<PartitionSizes> {
-        let mut held = Vec::new();
+        let mut sizes = Vec::new();
         self.version.load().partitions.for_each(|partition| {
             let not_opened = partition
                 .section
@@ -132,7 +132,7 @@ impl EngineState {
                 (stores + store, indexes + index)
             };
             let (store_bytes, index_bytes) = partition.segments.iter().fold((0, 0), bytes);
-            held.push(PartitionSizes {
+            sizes.push(PartitionSizes {
                 name: partition.name.clone(),
                 subscriptions: not_opened + partition.segments.iter().map(|segment| segment.live()).sum::<usize>(),
                 segments: partition.segments.len(),
@@ -140,16 +140,16 @@ impl EngineState {
                 index_bytes,
             });
         });
-        held
+        sizes
     }
 
     /// The name and the share of each partition that has one, see [`Share::counts`](crate::engine::state::shares::Share::counts).
     pub fn shares(&self) -> Vec<(Arc<PartitionName>, [u64; 3])> {
-        let mut found = Vec::new();
+        let mut shares = Vec::new();
         self.version.load().partitions.for_each(|partition| {
-            found.extend(partition.present().share.as_ref().map(|share| (partition.name.clone(), share.counts())));
+            shares.extend(partition.present().share.as_ref().map(|share| (partition.name.clone(), share.counts())));
         });
-        found
+        shares
     }
 
     /// The content of the index, as text for people; segments only up to *most* subscriptions.

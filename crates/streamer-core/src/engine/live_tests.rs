@@ -109,7 +109,7 @@ fn matching_and_scrapes_go_on_while_a_writer_is_stopped_inside_a_write() {
             assert_eq!(matched.certain.len(), 1);
         }
         let (stores, _) = engine.bytes();
-        assert!(stores > 0 && engine.held().records > 0 && engine.held().texts > 0);
+        assert!(stores > 0 && engine.bytes_of_records().records > 0 && engine.bytes_of_records().texts > 0);
         release.send(()).unwrap();
     });
     assert_eq!(ids(&engine, EVENT, &mut Scratch::default()), ["new", "old"]);
@@ -160,7 +160,7 @@ fn memory_returns_after_rounds_of_add_and_remove_without_matching() {
     assert_eq!(engine.len(), 1);
     let (stores, indexes) = engine.bytes();
     assert!(stores + indexes < 20_000, "{stores} {indexes}");
-    let held = engine.held();
+    let held = engine.bytes_of_records();
     assert!(held.records < 500_000 && held.texts < 1_000, "{held:?}");
     assert_eq!(engine.shape().0, 1);
     assert_eq!(ids(&engine, EVENT, &mut Scratch::default()), ["stays"]);

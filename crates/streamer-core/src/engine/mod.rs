@@ -46,7 +46,7 @@ pub use state::event::{Event, Identity, Located};
 pub use state::external_cel::{ExternalCel, Side};
 pub use state::name::PartitionName;
 pub use state::options::{Options, Phase1, ReleaseGil};
-pub use state::record::{HeldRecord, Record};
+pub use state::record::{Record, RecordRef};
 pub use state::snapshot_sections::{ReadSubscription, SnapshotFault};
 pub use state::telemetry::{Counters, Telemetry};
 pub use state::writer::Reentered;

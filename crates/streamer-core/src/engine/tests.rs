@@ -539,7 +539,7 @@ impl Model {
             .map(|(id, _)| id.as_str())
             .collect();
         let matched = self.engine.match_event(Event::new(text.as_bytes(), Some("t"), Some("c")), &mut self.scratch).unwrap();
-        assert!(matched.told.is_empty());
+        assert!(matched.others.is_empty());
         let mut found: Vec<String> =
             matched.certain.iter().map(|slot| self.engine.record(*slot).unwrap().id().to_owned()).collect();
         found.sort();

@@ -16,7 +16,7 @@
 
 use super::entries::{Entries, Entry};
 use super::envelope::Resolved;
-use super::records::{Members, document, end_of, found};
+use super::records::{Members, document, end_of, places_of};
 use super::trie::{DATA, PartPlace, PathTrie};
 use super::typed::{self, Defaults};
 use crate::error::EventError;
@@ -80,7 +80,7 @@ pub(super) fn find(
     is_whole: bool,
     unknown: &mut Vec<Pointer>,
 ) -> Result<NotCarried, EventError> {
-    let event = Record { trie, entries, text, before: resolved.before, data: resolved.data };
+    let event = CarriedRecord { trie, entries, text, before: resolved.before, data: resolved.data };
     let lacks_data = || event.data().is_none() && !trie.places[DATA].is_empty();
     // The value of a member that `before` lacks is that of `data`, so a value that is unknown there is unknown in both.
     let is_completed = trie.layout.before_holds == BeforeHolds::Changed;
@@ -138,7 +138,7 @@ fn is_write(event_type: Option<EventType>) -> bool {
 }
 
 /// A record, as far as it was read.
-struct Record<'r> {
+struct CarriedRecord<'r> {
     trie: &'r PathTrie,
     entries: &'r Entries,
     text: &'r [u8],
@@ -146,7 +146,7 @@ struct Record<'r> {
     before: u16,
 }
 
-impl<'r> Record<'r> {
+impl<'r> CarriedRecord<'r> {
     fn data(&self) -> Option<(&'r Entry, &'r PartPlace)> {
         document(self.trie, self.entries, self.data).filter(|_| self.data != self.before)
     }
@@ -248,7 +248,7 @@ impl<'r> Record<'r> {
     /// AWS DMS writes the key of a deleted row, and null or no member for each other column; the row may be in
     /// `before-image`.
     fn dms_delete(&self, is_whole: bool, unknown: &mut Vec<Pointer>) -> Result<NotCarried, EventError> {
-        let data = found(self.trie, self.entries, DATA).next();
+        let data = places_of(self.trie, self.entries, DATA).next();
         let written = data.map_or(Ok(Vec::new()), |(_, entry)| self.row(entry))?;
         let Some((entry, place)) = self.before() else {
             if is_whole && data.is_some() {
@@ -288,11 +288,11 @@ impl<'r> Record<'r> {
         let failed = matches!(event.get("errors"), Some(Value::List(errors)) if !errors.is_empty());
         for document in [self.data(), self.before()].into_iter().flatten() {
             let (entry, place) = document;
-            let held = self.names(entry);
-            if failed && columns.is_empty() && held.is_empty() {
+            let names = self.names(entry);
+            if failed && columns.is_empty() && names.is_empty() {
                 unknown.push(place.pointer.clone());
             }
-            let lacking = columns.iter().filter(|name| !held.contains(**name));
+            let lacking = columns.iter().filter(|name| !names.contains(**name));
             unknown.extend(lacking.map(|name| below(&place.pointer, name)));
         }
         Ok(false)

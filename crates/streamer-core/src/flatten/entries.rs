@@ -116,7 +116,7 @@ pub struct Entries {
     /// Unescaped strings, one after the other.
     pub(crate) plain: Vec<u8>,
     /// Unescaped strings of lists whose elements were read.
-    pub(crate) kept: KeptTexts,
+    pub(crate) texts: TextShelves,
     pub(crate) stamp: u64,
     /// Unknown values by the rules of the layout. `untold`: an update without `before` that may have had one.
     /// `is_partial_delete`: a delete whose document is known only as far as `before` has it. `only_before`: only
@@ -139,7 +139,7 @@ impl Entries {
         self.runs.clear();
         (self.next_in_run, self.has_beyond) = (RUNS, false);
         self.plain.clear();
-        self.kept.clear();
+        self.texts.clear();
         self.unknown.clear();
         (self.untold, self.is_partial_delete, self.only_before, self.before_end) = (false, false, false, 0);
         self.not_carried = NotCarried::default();
@@ -249,7 +249,7 @@ impl Entries {
 /// Texts that stay in place as long as the container does: it adds them through a shared reference. Shelf n has room
 /// for 2^n.
 #[derive(Debug, Default)]
-pub(crate) struct KeptTexts {
+pub(crate) struct TextShelves {
     count: AtomicUsize,
     shelves: [OnceLock<Shelf>; SHELVES],
 }
@@ -260,10 +260,10 @@ type Shelf = Box<[OnceLock<Box<str>>]>;
 /// An event is too short for more than 2^32 lists.
 const SHELVES: usize = 32;
 
-impl KeptTexts {
+impl TextShelves {
     fn clear(&mut self) {
         if *self.count.get_mut() > 0 {
-            *self = KeptTexts::default();
+            *self = TextShelves::default();
         }
     }
 
@@ -279,11 +279,11 @@ impl KeptTexts {
 
 #[cfg(test)]
 mod tests {
-    use super::KeptTexts;
+    use super::TextShelves;
 
     #[test]
     fn kept_texts_stay_where_they_are() {
-        let mut kept = KeptTexts::default();
+        let mut kept = TextShelves::default();
         for _ in 0..2 {
             let texts: Vec<&str> = (0..100).map(|at| kept.keep(at.to_string().into())).collect();
             assert!(texts.iter().enumerate().all(|(at, text)| *text == at.to_string()));

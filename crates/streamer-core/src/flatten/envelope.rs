@@ -16,7 +16,7 @@ use crate::value::{Kind, Scalar};
 
 /// The parts of an event that the caller supplies with its text.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct GivenParts<'a> {
+pub struct CallerParts<'a> {
     /// Its tenant; wins over the event's.
     pub tenant: Option<&'a str>,
     /// Its collection; wins over the event's.
@@ -29,7 +29,7 @@ pub struct GivenParts<'a> {
 #[derive(Clone, Copy, Debug)]
 enum PartText {
     None,
-    Given,
+    Caller,
     Default,
     Constant,
     /// A template's text.
@@ -91,7 +91,7 @@ pub(super) fn resolve(
     trie: &PathTrie,
     entries: &Entries,
     text: &str,
-    given: &GivenParts<'_>,
+    caller: &CallerParts<'_>,
     checked: bool,
     max_depth: usize,
     made: &mut String,
@@ -101,9 +101,9 @@ pub(super) fn resolve(
     if has(ID) {
         reader.id()?;
     }
-    let mut tenant = reader.name(TENANT, given.tenant)?;
+    let mut tenant = reader.name(TENANT, caller.tenant)?;
     if let PartText::None = tenant {
-        if given.default_tenant.is_none() {
+        if caller.default_tenant.is_none() {
             return Err(EventError {
                 code: EventCode::NoTenant,
                 offset: None,
@@ -114,8 +114,8 @@ pub(super) fn resolve(
         tenant = PartText::Default;
     }
     let collection = match &trie.layout.collection {
-        Part::Made(templates, _) => reader.made(COLLECTION, templates, given.collection, made)?,
-        _ => reader.name(COLLECTION, given.collection)?,
+        Part::Made(templates, _) => reader.made(COLLECTION, templates, caller.collection, made)?,
+        _ => reader.name(COLLECTION, caller.collection)?,
     };
     let event_type = if has(TYPE) { reader.event_type()? } else { None };
     let ts_ns = if has(TS) { reader.ts()? } else { None };
@@ -146,11 +146,11 @@ impl Resolved {
         text: &'a str,
         plain: &'a str,
         made: &'a str,
-        given: &GivenParts<'a>,
+        caller: &CallerParts<'a>,
     ) -> Parts<'a> {
-        let read = |part: usize, place: PartText, given: Option<&'a str>, default: Option<&'a str>| match place {
+        let read = |part: usize, place: PartText, caller: Option<&'a str>, default: Option<&'a str>| match place {
             PartText::None => None,
-            PartText::Given => given,
+            PartText::Caller => caller,
             PartText::Default => default,
             PartText::Made => Some(made),
             PartText::Constant => match trie.layout.parts()[part].1.constant() {
@@ -161,8 +161,8 @@ impl Resolved {
             PartText::Unescaped(from, to) => Some(&plain[from as usize..to as usize]),
         };
         Parts {
-            tenant: read(TENANT, self.tenant, given.tenant, given.default_tenant).unwrap_or_default(),
-            collection: read(COLLECTION, self.collection, given.collection, None),
+            tenant: read(TENANT, self.tenant, caller.tenant, caller.default_tenant).unwrap_or_default(),
+            collection: read(COLLECTION, self.collection, caller.collection, None),
             event_type: self.event_type,
             topic: read(TOPIC, self.topic, None, None),
             ts_ns: self.ts_ns,
@@ -228,25 +228,25 @@ impl<'r> PartReader<'r> {
     }
 
     #[cold]
-    fn error(&self, code: EventCode, reason: String, found: Option<(usize, &PartPlace, &Entry)>) -> EventError {
+    fn error(&self, code: EventCode, reason: String, value: Option<(usize, &PartPlace, &Entry)>) -> EventError {
         EventError {
             code,
-            offset: found.map(|(_, _, entry)| entry.start as usize),
-            place: found.map(|(_, place, _)| encode_pointer(&place.pointer).into()),
+            offset: value.map(|(_, _, entry)| entry.start as usize),
+            place: value.map(|(_, place, _)| encode_pointer(&place.pointer).into()),
             reason: reason.into(),
         }
     }
 
     #[cold]
-    fn wrong_type(&self, part: usize, expected: &str, found: (usize, &PartPlace, &Entry)) -> EventError {
-        let reason = format!("{} is {expected}, not {}", self.name_of(part), found.2.kind.json_type());
-        self.error(EventCode::WrongType, reason, Some(found))
+    fn wrong_type(&self, part: usize, expected: &str, value: (usize, &PartPlace, &Entry)) -> EventError {
+        let reason = format!("{} is {expected}, not {}", self.name_of(part), value.2.kind.json_type());
+        self.error(EventCode::WrongType, reason, Some(value))
     }
 
     fn id(&self) -> Result<(), EventError> {
         match self.find(ID) {
             Some((_, _, entry)) if entry.kind == Kind::String || integer(self.raw(entry)).is_some() => Ok(()),
-            Some(found) => Err(self.wrong_type(ID, "a string or an integer", found)),
+            Some(value) => Err(self.wrong_type(ID, "a string or an integer", value)),
             None => Ok(()),
         }
     }
@@ -255,7 +255,7 @@ impl<'r> PartReader<'r> {
     fn string(&self, part: usize) -> Result<PartText, EventError> {
         match self.find(part) {
             Some((_, _, entry)) if entry.kind == Kind::String => Ok(PartText::of(entry)),
-            Some(found) => Err(self.wrong_type(part, "a string", found)),
+            Some(value) => Err(self.wrong_type(part, "a string", value)),
             None if self.constant(part).is_some() => Ok(PartText::Constant),
             None => Ok(PartText::None),
         }
@@ -268,7 +268,7 @@ impl<'r> PartReader<'r> {
                 Err(self.reserved(part, self.find(part)))
             }
             (_, Some("*")) => Err(self.reserved(part, None)),
-            (_, Some(_)) => Ok(PartText::Given),
+            (_, Some(_)) => Ok(PartText::Caller),
             (text, None) => Ok(text),
         }
     }
@@ -298,9 +298,9 @@ impl<'r> PartReader<'r> {
                     Piece::Text(text) => made.push_str(text),
                     Piece::Pointer(at) => match there(at) {
                         Some((_, _, entry)) if entry.kind == Kind::String => made.push_str(self.plain(entry)),
-                        Some(found) => {
+                        Some(value) => {
                             let expected = if template.len() == 1 { "a string" } else { "made of strings" };
-                            return Err(self.wrong_type(part, expected, found));
+                            return Err(self.wrong_type(part, expected, value));
                         }
                         None => {}
                     },
@@ -314,7 +314,7 @@ impl<'r> PartReader<'r> {
         }
         match argument {
             Some("*") => Err(self.reserved(part, None)),
-            Some(_) => Ok(PartText::Given),
+            Some(_) => Ok(PartText::Caller),
             None => Ok(text),
         }
     }
@@ -329,9 +329,9 @@ impl<'r> PartReader<'r> {
     }
 
     #[cold]
-    fn reserved(&self, part: usize, found: Option<(usize, &PartPlace, &Entry)>) -> EventError {
+    fn reserved(&self, part: usize, value: Option<(usize, &PartPlace, &Entry)>) -> EventError {
         let reason = format!("{} '*' means every one and cannot name one", self.name_of(part));
-        self.error(EventCode::ReservedName, reason, found)
+        self.error(EventCode::ReservedName, reason, value)
     }
 
     /// The event's word for its type, if that is a string.
@@ -363,8 +363,8 @@ impl<'r> PartReader<'r> {
 
     fn ts(&self) -> Result<Option<i128>, EventError> {
         let format = self.trie.layout.ts_format;
-        let found = self.find(TS);
-        let (text, whole) = match (&found, self.constant(TS)) {
+        let value = self.find(TS);
+        let (text, whole) = match (&value, self.constant(TS)) {
             (Some((_, _, entry)), _) if entry.kind == Kind::String => (Some(self.plain(entry)), None),
             (Some((_, _, entry)), _) => (None, integer(self.raw(entry))),
             (None, Some(Scalar::String(text))) => (Some(&**text), None),
@@ -379,8 +379,8 @@ impl<'r> PartReader<'r> {
             (TimestampFormat::Microseconds, _, Some(whole)) => in_range(whole * 1_000),
             (TimestampFormat::Nanoseconds, _, Some(whole)) => in_range(whole),
             _ => {
-                return Err(match found {
-                    Some(found) => self.wrong_type(TS, expected, found),
+                return Err(match value {
+                    Some(value) => self.wrong_type(TS, expected, value),
                     None => self.error(EventCode::WrongType, format!("ts is {expected}"), None),
                 });
             }
@@ -388,7 +388,7 @@ impl<'r> PartReader<'r> {
         match ns {
             // Cassandra's connector may write microseconds.
             Err(_) if self.trie.layout.format == Some(Format::Debezium) => Ok(None),
-            ns => ns.map(Some).map_err(|reason| self.error(EventCode::BadTimestamp, reason.into(), found)),
+            ns => ns.map(Some).map_err(|reason| self.error(EventCode::BadTimestamp, reason.into(), value)),
         }
     }
 
@@ -396,7 +396,7 @@ impl<'r> PartReader<'r> {
     fn object(&self, part: usize) -> Result<Option<usize>, EventError> {
         match self.find(part) {
             Some((index, _, entry)) if entry.kind == Kind::Map => Ok(Some(index)),
-            Some(found) => Err(self.wrong_type(part, "an object or null", found)),
+            Some(value) => Err(self.wrong_type(part, "an object or null", value)),
             None => Ok(None),
         }
     }
@@ -413,10 +413,10 @@ impl<'r> PartReader<'r> {
 
     /// Whether any pointer is in `unknown`. One with more steps than an event may have levels is refused.
     fn unknown(&self, checked: bool, max_depth: usize) -> Result<bool, EventError> {
-        let Some(found) = self.find(UNKNOWN) else { return Ok(false) };
-        let (_, place, entry) = found;
+        let Some(value) = self.find(UNKNOWN) else { return Ok(false) };
+        let (_, place, entry) = value;
         if entry.kind != Kind::List {
-            return Err(self.wrong_type(UNKNOWN, "a list of JSON Pointers", found));
+            return Err(self.wrong_type(UNKNOWN, "a list of JSON Pointers", value));
         }
         // Under `lazy` it is still unchecked.
         let options = ParseOptions { max_depth, max_bytes: usize::MAX };
@@ -442,7 +442,7 @@ impl<'r> PartReader<'r> {
                 other => (EventCode::WrongType, format!("a member of unknown is a JSON Pointer, not {}", other.json_type())),
             };
             let place = format!("{}/{index}", encode_pointer(&place.pointer));
-            return Err(EventError { place: Some(place.into()), ..self.error(code, reason, Some(found)) });
+            return Err(EventError { place: Some(place.into()), ..self.error(code, reason, Some(value)) });
         }
         Ok(!pointers.is_empty())
     }

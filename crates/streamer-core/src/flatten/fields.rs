@@ -47,7 +47,7 @@ pub enum FieldValue<'v> {
 }
 
 #[derive(Clone, Debug)]
-struct HeldField {
+struct StoredField {
     /// Its path: which of the names.
     names: Range<u32>,
     value: Range<u32>,
@@ -62,7 +62,7 @@ pub struct EventFields {
     /// The end of each name.
     ends: Vec<u32>,
     values: String,
-    fields: Vec<HeldField>,
+    fields: Vec<StoredField>,
     elements: Vec<ArrayElement>,
     /// Positions by outer position, array and index, as the flattener names them.
     positions: HashMap<(Position, u64, u64), Position>,
@@ -109,9 +109,9 @@ impl EventFields {
 
     /// Give the event a topic.
     pub fn set_topic(&mut self, topic: &str) {
-        let held = self.topic.get_or_insert_default();
-        held.clear();
-        held.push_str(topic);
+        let buffer = self.topic.get_or_insert_default();
+        buffer.clear();
+        buffer.push_str(topic);
     }
 
     /// The position of element *index* of an array that lies at *outer*; *array* is a number that no other array there has.
@@ -145,7 +145,7 @@ impl EventFields {
         }
         let start = self.values.len();
         let kind = self.write(value);
-        self.fields.push(HeldField {
+        self.fields.push(StoredField {
             names: checked(first)?..checked(self.ends.len())?,
             value: checked(start)?..checked(self.values.len())?,
             kind,
@@ -175,7 +175,7 @@ impl EventFields {
         (start as usize, self.ends[at as usize] as usize)
     }
 
-    fn node(&self, trie: &PathTrie, field: &HeldField) -> u32 {
+    fn node(&self, trie: &PathTrie, field: &StoredField) -> u32 {
         let mut node = ROOT;
         for at in field.names.clone() {
             let (from, to) = self.name(at);
@@ -187,7 +187,7 @@ impl EventFields {
         node
     }
 
-    fn two_places(&self, field: &HeldField) -> EventError {
+    fn two_places(&self, field: &StoredField) -> EventError {
         let name = |at| {
             let (from, to) = self.name(at);
             String::from_utf8_lossy(&self.names[from..to])

@@ -81,7 +81,7 @@ impl WantedMembers<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf<'f> {
     flat: &'f Flat<'f>,
-    found: LeafAt<'f>,
+    at: LeafAt<'f>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -174,18 +174,18 @@ impl<'a> Flat<'a> {
     /// The one value at a path as CEL sees it; `None` is [`Kind::Missing`].
     #[inline]
     pub fn value(&self, path: PathId) -> Option<Leaf<'_>> {
-        let found = match self.node(path) {
+        let leaf = match self.node(path) {
             Ok(node) => LeafAt::Entry(self.entries.value(node)?),
             Err(text) => LeafAt::Text(text?),
         };
-        Some(Leaf { flat: self, found })
+        Some(Leaf { flat: self, at: leaf })
     }
 
     /// A value of the kind [`Kind::Unreadable`] if a path leads below a number beyond float64.
     #[inline]
     pub fn unreadable(&self, path: PathId) -> Option<Leaf<'_>> {
         (self.entries.has_beyond && self.is_unreadable(path))
-            .then_some(Leaf { flat: self, found: LeafAt::Element("", Kind::Unreadable) })
+            .then_some(Leaf { flat: self, at: LeafAt::Element("", Kind::Unreadable) })
     }
 
     #[cold]
@@ -218,16 +218,16 @@ impl<'a> Flat<'a> {
     /// The leaf at a place.
     pub(crate) fn leaf(&self, place: LeafPlace) -> Leaf<'_> {
         if place.position < RUNS {
-            return Leaf { flat: self, found: LeafAt::Entry(&self.entries.all[place.at as usize]) };
+            return Leaf { flat: self, at: LeafAt::Entry(&self.entries.all[place.at as usize]) };
         }
         let (end, kind) = value_at(self.text.as_bytes(), place.at as usize);
         let (start, end, position) = (place.at, end as u32, Position(place.position));
-        let found = match place.position {
+        let leaf = match place.position {
             IN_LIST if kind == Kind::String => LeafAt::Text(&self.text[start as usize + 1..end as usize - 1]),
             IN_LIST => LeafAt::Element(&self.text[start as usize..end as usize], kind),
             _ => LeafAt::InRun { start, end, position, kind },
         };
-        Leaf { flat: self, found }
+        Leaf { flat: self, at: leaf }
     }
 
     /// For a path that is compared with the document before, its path there.
@@ -237,7 +237,7 @@ impl<'a> Flat<'a> {
 
     /// A `true` that is not written in the event.
     pub(crate) fn yes(&self) -> Leaf<'_> {
-        Leaf { flat: self, found: LeafAt::Element("true", Kind::Bool) }
+        Leaf { flat: self, at: LeafAt::Element("true", Kind::Bool) }
     }
 
     /// Whether any value lies in an array. If none does, leaves are always consistent.
@@ -339,7 +339,7 @@ impl<'a> Flat<'a> {
     }
 }
 
-/// From so many values on a path may have many leaves.
+/// The number of values from which a path may have many leaves.
 const MANY_LEAVES: usize = 4096;
 
 /// Iterator of [`Flat::leaves`].
@@ -369,7 +369,7 @@ impl InRun {
         self.left -= 1;
         self.position += 1;
         self.at = space(text, space(text, end) + 1) as u32;
-        Leaf { flat, found: LeafAt::InRun { start, end: end as u32, position, kind } }
+        Leaf { flat, at: LeafAt::InRun { start, end: end as u32, position, kind } }
     }
 }
 
@@ -388,10 +388,10 @@ impl<'f> Iterator for Leaves<'f> {
                 return Some(self.run.next(self.flat));
             }
             if !matches!(entry.kind, Kind::List | Kind::Map) {
-                return Some(Leaf { flat: self.flat, found: LeafAt::Entry(entry) });
+                return Some(Leaf { flat: self.flat, at: LeafAt::Entry(entry) });
             }
         }
-        self.text.take().map(|text| Leaf { flat: self.flat, found: LeafAt::Text(text) })
+        self.text.take().map(|text| Leaf { flat: self.flat, at: LeafAt::Text(text) })
     }
 }
 
@@ -399,7 +399,7 @@ impl<'f> Leaf<'f> {
     /// What kind of value it is; never [`Kind::Missing`].
     #[inline]
     pub fn kind(&self) -> Kind {
-        match self.found {
+        match self.at {
             LeafAt::Entry(entry) => entry.kind,
             LeafAt::Text(_) => Kind::String,
             LeafAt::Element(_, kind) | LeafAt::InRun { kind, .. } => kind,
@@ -409,7 +409,7 @@ impl<'f> Leaf<'f> {
     /// Its position in arrays.
     #[inline]
     pub fn position(&self) -> Position {
-        match self.found {
+        match self.at {
             LeafAt::Entry(entry) => entry.position,
             LeafAt::InRun { position, .. } => position,
             LeafAt::Text(_) | LeafAt::Element(..) => Position::NONE,
@@ -419,7 +419,7 @@ impl<'f> Leaf<'f> {
     /// The list that it is an element of, if nothing else is in the element: then an equal one of the list does as well.
     #[inline]
     pub(crate) fn list(&self) -> Option<u32> {
-        match self.found {
+        match self.at {
             LeafAt::Entry(entry) if entry.position.0 < RUNS => None,
             _ => Some(self.flat.array(self.position())),
         }
@@ -445,7 +445,7 @@ impl<'f> Leaf<'f> {
             let at = (text.as_ptr() as usize).wrapping_sub(self.flat.text.as_ptr() as usize);
             (at < self.flat.text.len()).then_some(at as u32)
         };
-        Some(match self.found {
+        Some(match self.at {
             LeafAt::Entry(entry) => {
                 let at = (std::ptr::from_ref(entry) as usize - entries.as_ptr() as usize) / size_of::<Entry>();
                 LeafPlace { at: at as u32, position: entry.position.0 }
@@ -460,7 +460,7 @@ impl<'f> Leaf<'f> {
     /// The value as it is written in the event; of a part, or a string in a list, its text.
     #[inline]
     pub fn raw(&self) -> &'f str {
-        match self.found {
+        match self.at {
             LeafAt::Entry(entry) => &self.flat.text[entry.start as usize..entry.end as usize],
             LeafAt::InRun { start, end, .. } => &self.flat.text[start as usize..end as usize],
             LeafAt::Text(text) | LeafAt::Element(text, _) => text,
@@ -470,7 +470,7 @@ impl<'f> Leaf<'f> {
     /// The text of a string, unescaped.
     #[inline]
     pub fn text(&self) -> Option<&'f str> {
-        match self.found {
+        match self.at {
             LeafAt::Text(text) => Some(text),
             LeafAt::Element(..) => None,
             LeafAt::InRun { start, end, kind, .. } => {
@@ -532,7 +532,7 @@ impl<'f> Leaf<'f> {
         let mut count = 0;
         while !is_done {
             let (start, first) = (at, peek(text, at));
-            let found = if first == b'"' {
+            let leaf = if first == b'"' {
                 let (end, escaped) = strings.read(text, at)?;
                 at = end;
                 LeafAt::Text(if escaped { self.unescaped(&text[start + 1..end - 1]) } else { &raw[start + 1..end - 1] })
@@ -540,7 +540,7 @@ impl<'f> Leaf<'f> {
                 let kind = skip_value(text, &mut at, &mut strings, &mut open)?;
                 LeafAt::Element(&raw[start..at], kind)
             };
-            visit(Leaf { flat, found });
+            visit(Leaf { flat, at: leaf });
             if names {
                 at = space(text, at);
                 at = space(text, at + 1);
@@ -562,7 +562,7 @@ impl<'f> Leaf<'f> {
         let mut plain = Vec::with_capacity(inside.len());
         token::unescape(inside, &mut plain);
         // Unescaped it is as well-formed as it was.
-        self.flat.entries.kept.keep(String::from_utf8(plain).unwrap_or_default().into())
+        self.flat.entries.texts.keep(String::from_utf8(plain).unwrap_or_default().into())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads events: the passes over one, in their order.
 
 use super::entries::Entries;
-use super::envelope::{self, GivenParts, Resolved};
+use super::envelope::{self, CallerParts, Resolved};
 use super::fields::{EventFields, FieldPlaces};
 use super::flat::Flat;
 use super::records::{self, Origin};
@@ -55,13 +55,13 @@ impl Flattener {
         trie: &'a PathTrie,
         event: &'a [u8],
         validation: Validation,
-        given: &GivenParts<'a>,
+        caller: &CallerParts<'a>,
         limits: &Limits,
     ) -> Result<Flat<'a>, Unread> {
         json::check_length(event.len(), limits.max_event_bytes)?;
         let read = match validation {
-            Validation::Full => self.read::<true>(trie, event, given, limits),
-            Validation::Lazy => self.read::<false>(trie, event, given, limits),
+            Validation::Full => self.read::<true>(trie, event, caller, limits),
+            Validation::Lazy => self.read::<false>(trie, event, caller, limits),
         };
         // Most events are not empty, and skip this check.
         read.map_err(|unread| envelope::nothing(event).map_or(unread, Unread::Ignored))
@@ -85,7 +85,7 @@ impl Flattener {
         &'a mut self,
         trie: &'a PathTrie,
         event: &'a [u8],
-        given: &GivenParts<'a>,
+        caller: &CallerParts<'a>,
         limits: &Limits,
     ) -> Result<Flat<'a>, Unread> {
         let Flattener { entries, scratch, decoded, columns, completed, made, .. } = self;
@@ -115,9 +115,9 @@ impl Flattener {
             }
             entries.before_end = before_end as u32;
         }
-        let read = envelope::resolve(trie, entries, text, given, CHECKED, limits.max_depth, made).and_then(|resolved| {
+        let read = envelope::resolve(trie, entries, text, caller, CHECKED, limits.max_depth, made).and_then(|resolved| {
             if trie.layout.tells_of_unknown() {
-                find_unknown(trie, entries, event, text, given, made, &resolved)?;
+                find_unknown(trie, entries, event, text, caller, made, &resolved)?;
             }
             if let Some((start, node)) = resolved.fallback {
                 let mut scan = Scan::<CHECKED>::new(event, trie, &mut *entries, scratch, max_depth);
@@ -129,10 +129,10 @@ impl Flattener {
         // Well-formed pieces make well-formed text.
         let entries: &'a Entries = entries;
         let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
-        let mut parts = resolved.parts(trie, text, plain, made, given);
+        let mut parts = resolved.parts(trie, text, plain, made, caller);
         parts.is_known_after = !parts.has_unknown && entries.only_before;
-        let is_told = entries.untold || entries.is_partial_delete || entries.not_carried.any();
-        parts.has_unknown |= is_told || !entries.unknown.is_empty();
+        let is_noted = entries.untold || entries.is_partial_delete || entries.not_carried.any();
+        parts.has_unknown |= is_noted || !entries.unknown.is_empty();
         let record = entries.record(trie);
         Ok(Flat { trie, entries, event, text, plain, parts, data: resolved.data, before: resolved.before, record })
     }
@@ -145,13 +145,13 @@ fn find_unknown(
     entries: &mut Entries,
     event: &[u8],
     text: &str,
-    given: &GivenParts<'_>,
+    caller: &CallerParts<'_>,
     made: &str,
     resolved: &Resolved,
 ) -> Result<(), EventError> {
     let collection = (!trie.layout.whole_rows.is_empty()).then(|| {
         let plain = simdutf8::basic::from_utf8(&entries.plain).unwrap_or_default();
-        resolved.parts(trie, text, plain, made, given).collection.map(str::to_owned)
+        resolved.parts(trie, text, plain, made, caller).collection.map(str::to_owned)
     });
     records::find_unknown(trie, entries, event, resolved, collection.flatten().as_deref())
 }

@@ -1,7 +1,7 @@
 //! Finds the names of an event that choose its view, or its id, without reading the rest.
 
 use super::entries::Entries;
-use super::envelope::{GivenParts, id_of};
+use super::envelope::{CallerParts, id_of};
 use super::flat::EventId;
 use super::flattener::Flattener;
 use super::scan::Scan;
@@ -24,8 +24,8 @@ impl Locator {
 
     /// Whether an event has to be read for the parts that are not given.
     #[inline]
-    pub fn reads(&self, given: &GivenParts<'_>) -> bool {
-        self.0.needed > 0 && (given.tenant.is_none() || given.collection.is_none())
+    pub fn reads(&self, caller: &CallerParts<'_>) -> bool {
+        self.0.needed > 0 && (caller.tenant.is_none() || caller.collection.is_none())
     }
 
     /// A locator of the id of an event, for [`Flattener::locate_id`].
@@ -50,12 +50,12 @@ impl Flattener {
         &mut self,
         locator: &'a Locator,
         event: &'a [u8],
-        given: &GivenParts<'a>,
+        caller: &CallerParts<'a>,
         limits: &Limits,
     ) -> (Option<&'a str>, Option<&'a str>) {
         let trie = &locator.0;
-        let unread = (given.tenant.or(given.default_tenant), given.collection);
-        if (given.tenant.is_some() && given.collection.is_some()) || event.len() >= u32::MAX as usize {
+        let unread = (caller.tenant.or(caller.default_tenant), caller.collection);
+        if (caller.tenant.is_some() && caller.collection.is_some()) || event.len() >= u32::MAX as usize {
             return unread;
         }
         let Flattener { entries, scratch, .. } = self;
@@ -71,8 +71,9 @@ impl Flattener {
         }
         let entries: &Entries = entries;
         let find = |part: usize| -> Option<&'a str> {
-            let found = trie.places[part].iter().find_map(|place| entries.value(place.node).filter(|e| e.kind != Kind::Null));
-            match found {
+            let place_of_collection =
+                trie.places[part].iter().find_map(|place| entries.value(place.node).filter(|e| e.kind != Kind::Null));
+            match place_of_collection {
                 // A part that is made of several texts is not stored yet.
                 _ if part == COLLECTION && matches!(trie.layout.collection, Part::Made(..)) => None,
                 Some(entry) if entry.kind != Kind::String => None,
@@ -85,7 +86,7 @@ impl Flattener {
                 },
             }
         };
-        (given.tenant.or_else(|| find(TENANT)).or(given.default_tenant), given.collection.or_else(|| find(COLLECTION)))
+        (caller.tenant.or_else(|| find(TENANT)).or(caller.default_tenant), caller.collection.or_else(|| find(COLLECTION)))
     }
 
     /// A number for the parts of the collection's template, in the event that was just located: the text itself is only

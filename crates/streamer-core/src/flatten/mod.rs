@@ -26,7 +26,7 @@ mod unavailable;
 mod unknown;
 
 pub use entries::{Entries, Position};
-pub use envelope::GivenParts;
+pub use envelope::CallerParts;
 pub use fields::{EventFields, FieldValue};
 pub use flat::{EventId, Flat, Leaf, Leaves, Parts};
 pub(crate) use flat::{LeafPlace, WantedMembers};

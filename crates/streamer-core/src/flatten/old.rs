@@ -191,8 +191,8 @@ impl Flattener {
             DataAt::Before(base) => *base,
             DataAt::Pointer(pointer) => {
                 let is_there = |node| entries.value(node).is_some_and(|entry| entry.kind == Kind::Map);
-                let found = trie.places[DATA].iter().position(|place| place.pointer == *pointer && is_there(place.node));
-                found.map_or(ALWAYS, |base| base as u16)
+                let position = trie.places[DATA].iter().position(|place| place.pointer == *pointer && is_there(place.node));
+                position.map_or(ALWAYS, |base| base as u16)
             }
         };
         if let DataAt::Before(base) = old.data {

@@ -80,7 +80,7 @@ fn before(splices: &[Splice], offset: usize) -> usize {
 }
 
 /// The place of a part that is present and not null.
-pub(super) fn found<'r>(
+pub(super) fn places_of<'r>(
     trie: &'r PathTrie,
     entries: &'r Entries,
     part: usize,
@@ -104,7 +104,7 @@ pub(super) fn decode(
     let mut typed = Vec::new();
     let mut open = Vec::new();
     for (part, name) in [(DATA, "data"), (BEFORE, "before")] {
-        for (place, entry) in found(trie, entries, part) {
+        for (place, entry) in places_of(trie, entries, part) {
             if entry.kind != Kind::String {
                 // The schema is next to the payload.
                 if is_debezium && entry.kind == Kind::Map {
@@ -266,9 +266,9 @@ fn lacking<'t>(text: &'t [u8], data: &Entry, before: &Entry) -> Result<Vec<Membe
             Some(_) => break,
         }
     }
-    let held: HashSet<Cow<'_, [u8]>> =
+    let names: HashSet<Cow<'_, [u8]>> =
         Members::of(text, before).map(|member| Ok(member?.name)).collect::<Result<_, JsonFault>>()?;
-    Members::of(text, data).filter(|member| !member.as_ref().is_ok_and(|member| held.contains(&member.name))).collect()
+    Members::of(text, data).filter(|member| !member.as_ref().is_ok_and(|member| names.contains(&member.name))).collect()
 }
 
 /// How many bytes two texts have in common at their beginning.
@@ -281,7 +281,7 @@ fn alike(one: &[u8], other: &[u8]) -> usize {
 
 /// The documents of an event, if it carries both.
 fn both<'r>(trie: &'r PathTrie, entries: &'r Entries) -> Option<(&'r Entry, &'r Entry)> {
-    let document = |part| found(trie, entries, part).next().map(|(_, entry)| entry).filter(|entry| entry.kind == Kind::Map);
+    let document = |part| places_of(trie, entries, part).next().map(|(_, entry)| entry).filter(|entry| entry.kind == Kind::Map);
     Some((document(DATA)?, document(BEFORE)?))
 }
 
@@ -314,7 +314,7 @@ pub(super) fn complete(
 pub(super) fn end_of_before(trie: &PathTrie, entries: &Entries) -> usize {
     // A lazy pass may not have read the end of the root.
     let end = |entry: &Entry| if entry.end > entry.start { entry.end as usize - 1 } else { u32::MAX as usize };
-    found(trie, entries, BEFORE).next().map_or(0, |(_, entry)| end(entry))
+    places_of(trie, entries, BEFORE).next().map_or(0, |(_, entry)| end(entry))
 }
 
 /// Find the unknown values by the rules of the layout, in addition to those that the event names; both are in the
@@ -385,12 +385,12 @@ impl Flat<'_> {
     /// Add the unknown values that `before` gets from `data` for the members that it did not have.
     pub(super) fn add_unchanged(&self, unknown: &mut Vec<Pointer>, data_at: &Pointer, before_at: &Pointer) {
         let Some((entry, _)) = document(self.trie, self.entries, self.before) else { return };
-        let held = self.held(entry, self.entries.before_end as usize);
+        let names = self.member_names(entry, self.entries.before_end as usize);
         for pointer in std::mem::take(unknown) {
             if data_at.starts_with(&pointer) {
                 unknown.push(before_at.clone());
             } else if let Some(below @ [name, ..]) = pointer.strip_prefix(&data_at[..])
-                && !held.has(name)
+                && !names.has(name)
             {
                 unknown.push([&before_at[..], below].concat().into());
             }
@@ -399,7 +399,7 @@ impl Flat<'_> {
     }
 
     /// The names of the members of an object up to *end*.
-    pub(super) fn held(&self, entry: &Entry, end: usize) -> Names {
+    pub(super) fn member_names(&self, entry: &Entry, end: usize) -> Names {
         let members = Members::of(self.event, entry).map_while(Result::ok).take_while(|member| member.from < end);
         let mut names: Vec<Box<str>> = members.map(|member| String::from_utf8_lossy(&member.name).into()).collect();
         names.sort_unstable();

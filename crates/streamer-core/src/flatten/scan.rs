@@ -15,7 +15,7 @@ use crate::json::skip;
 use crate::json::token::{self, JsonFault, Result, Strings, peek, space};
 use crate::value::{Kind, Number};
 
-/// A run of so many bytes is left out if it repeats another one of its list.
+/// The bytes of a run that is left out if it repeats another one of its list.
 const SHORT_RUN: usize = 256;
 /// The positions after the last one of a run have other meanings.
 const MOST_IN_RUNS: u32 = u32::MAX - 8;
@@ -31,18 +31,18 @@ const BYTES_OF_ONE: usize = 64;
 pub(crate) struct ScanScratch {
     /// Elements of long lists, by the hash of the values found in them; of several only the last.
     elements: Vec<Remembered>,
-    kept: usize,
+    remembered_count: usize,
     before: Vec<u32>,
     frames: Vec<ScanFrame>,
     /// For each node: the last object that had it as a member, and the entries below it.
-    seen: Vec<Seen>,
+    last_objects: Vec<LastObject>,
     serial: u64,
     open: Vec<u64>,
     name: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct LastObject {
     object: u64,
     from: u32,
     to: u32,
@@ -63,7 +63,7 @@ struct Begun {
 impl ScanScratch {
     /// The element of a long list that is remembered under a hash. *bytes*: the length of the event.
     fn remembered(&mut self, hash: u64, bytes: usize) -> &mut Remembered {
-        let size = if self.kept < REMEMBERED[0] {
+        let size = if self.remembered_count < REMEMBERED[0] {
             REMEMBERED[0]
         } else {
             (bytes / BYTES_OF_ONE).next_power_of_two().clamp(REMEMBERED[0], REMEMBERED[1])
@@ -149,10 +149,10 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
     pub(crate) fn event(&mut self) -> Result<Scanned> {
         self.entries.begin(self.trie.nodes.len());
         self.scratch.elements.clear();
-        self.scratch.kept = 0;
+        self.scratch.remembered_count = 0;
         let nodes = self.trie.nodes.len();
-        if self.scratch.seen.len() < nodes {
-            self.scratch.seen.resize(nodes, Seen::default());
+        if self.scratch.last_objects.len() < nodes {
+            self.scratch.last_objects.resize(nodes, LastObject::default());
         }
         let start = space(self.text, 0);
         if peek(self.text, start) != b'{' {
@@ -272,7 +272,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
                 if frame.in_object {
                     let is_done = !CHECKED && frame.child != NOWHERE && frame.unseen == 0;
                     if frame.child != NOWHERE {
-                        self.scratch.seen[frame.child as usize].to = self.entries.all.len() as u32;
+                        self.scratch.last_objects[frame.child as usize].to = self.entries.all.len() as u32;
                         if !CHECKED && !again && self.missing == 0 && self.has_all() {
                             return Ok(Scanned { end: at, not_an_object: None, duplicate });
                         }
@@ -410,7 +410,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
                 if !CHECKED && (self.missing == 0 || self.scratch.frames[top].unseen == 0) {
                     return Ok((at, NOWHERE));
                 }
-                self.scratch.seen[child as usize].to = self.entries.all.len() as u32;
+                self.scratch.last_objects[child as usize].to = self.entries.all.len() as u32;
             } else {
                 // Strings are most of the skipped values, so skip them without a call.
                 at = if first == b'"' { self.strings.read(text, value)?.0 } else { self.skip(value)? };
@@ -438,18 +438,18 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
     fn want(&mut self, top: usize, child: u32, flags: u8, at: usize, duplicate: &mut Option<(u32, usize)>) {
         let frame = &mut self.scratch.frames[top];
         frame.child = child;
-        let seen = &mut self.scratch.seen[child as usize];
+        let last = &mut self.scratch.last_objects[child as usize];
         let from = self.entries.all.len() as u32;
-        if seen.object == frame.object {
+        if last.object == frame.object {
             if flags & ENVELOPE != 0 && frame.position == Position::NONE && duplicate.is_none() {
                 *duplicate = Some((child, at));
             }
-            for entry in &mut self.entries.all[seen.from as usize..seen.to as usize] {
+            for entry in &mut self.entries.all[last.from as usize..last.to as usize] {
                 entry.node = DEAD;
             }
-            seen.from = from;
+            last.from = from;
         } else {
-            *seen = Seen { object: frame.object, from, to: from };
+            *last = LastObject { object: frame.object, from, to: from };
             frame.unseen -= 1;
             if !CHECKED && top == 0 && flags & OPTIONAL == 0 {
                 self.missing = self.missing.wrapping_sub(1); // wraps only below a fallback, which does not read it
@@ -583,7 +583,7 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
             begun: Begun { entries: entry, ..Begun::default() },
             ..Remembered::default()
         };
-        scratch.kept += 1;
+        scratch.remembered_count += 1;
         false
     }
 
@@ -603,18 +603,18 @@ impl<'s, const CHECKED: bool> Scan<'s, CHECKED> {
             let raw = &text[entry.start as usize..entry.end as usize];
             hash = trie.hash(hash ^ u64::from(entry.node), raw);
         }
-        let found = Remembered { array, hash, is_run: false, begun, entries_end, elements_end };
+        let run = Remembered { array, hash, is_run: false, begun, entries_end, elements_end };
         let place = *scratch.remembered(hash, text.len());
         if (place.array, place.hash, place.is_run) == (array, hash, false)
-            && is_repeated(text, entries, &place, &found)
+            && is_repeated(text, entries, &place, &run)
             && entries.take_back(begun.entries, &mut scratch.before)
         {
             entries.elements.truncate(begun.elements as usize);
             entries.plain.truncate(begun.plain as usize);
             entries.runs.truncate(begun.runs as usize);
         } else {
-            *scratch.remembered(hash, text.len()) = found;
-            scratch.kept += 1;
+            *scratch.remembered(hash, text.len()) = run;
+            scratch.remembered_count += 1;
         }
     }
 

@@ -67,8 +67,8 @@ pub(super) fn rfc3339(text: &str) -> Result<i128, &'static str> {
         if digits == 0 {
             return Err(EXPECTED);
         }
-        let kept = digits.min(9);
-        fraction = number(at + 1, kept)? * 10_i64.pow(9 - kept as u32);
+        let precision = digits.min(9);
+        fraction = number(at + 1, precision)? * 10_i64.pow(9 - precision as u32);
         at += 1 + digits;
     }
     let mut offset = 0;

@@ -507,8 +507,8 @@ impl PathTrie {
             shift = 64 - size.trailing_zeros();
             let place = |factor: u64, edge: &Edge| slot_of(edge.head, edge.length as usize, factor, shift);
             let meet = |factor: u64| {
-                let taken = self.edges[edges..].iter().fold(0_u64, |taken, edge| taken | 1 << place(factor, edge));
-                members.len() - taken.count_ones() as usize
+                let bits = self.edges[edges..].iter().fold(0_u64, |bits, edge| bits | 1 << place(factor, edge));
+                members.len() - bits.count_ones() as usize
             };
             factor = FACTORS.into_iter().min_by_key(|factor| meet(*factor)).unwrap_or_default();
             for (index, edge) in self.edges[edges..].iter().enumerate() {
@@ -582,8 +582,8 @@ impl PathTrie {
         let mask = (1 << (64 - node.shift)) - 1;
         let mut slot = slot_of(head, length, node.factor, node.shift);
         loop {
-            let found = self.tables[node.table as usize + (slot & mask)];
-            let Some(edge) = edges.get((found as usize).wrapping_sub(1)) else { return NOWHERE };
+            let number = self.tables[node.table as usize + (slot & mask)];
+            let Some(edge) = edges.get((number as usize).wrapping_sub(1)) else { return NOWHERE };
             if edge.head == head && edge.length as usize == length && (length <= 8 || self.name(edge) == &text[from..to]) {
                 return edge.node;
             }
@@ -599,8 +599,8 @@ impl PathTrie {
         loop {
             match table[slot & (size - 1)] {
                 0 => return NOWHERE,
-                found => {
-                    let edge = &self.edges[node.edges as usize + found as usize - 1];
+                number => {
+                    let edge = &self.edges[node.edges as usize + number as usize - 1];
                     if self.name(edge) == name {
                         return edge.node;
                     }

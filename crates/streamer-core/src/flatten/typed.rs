@@ -26,7 +26,7 @@ use std::ops::Range;
 
 /// How the values of a column are read.
 #[derive(Debug, PartialEq)]
-enum Type {
+enum SchemaType {
     Decimal(i32),
     VariableDecimal,
     Json,
@@ -35,15 +35,15 @@ enum Type {
     Time(i64),
     /// A time since 1970, in parts of a second.
     Timestamp(i64),
-    List(Box<Type>),
-    Map(Box<Type>),
+    List(Box<SchemaType>),
+    Map(Box<SchemaType>),
     Struct(Fields),
 }
 
 /// The fields of a struct whose values are not read as they stand; of several with one name the last counts.
 #[derive(Debug, Default, PartialEq)]
 struct Fields {
-    all: Box<[(Box<str>, Type)]>,
+    all: Box<[(Box<str>, SchemaType)]>,
     /// The positions by name, if there are many.
     index: HashMap<Box<str>, usize>,
 }
@@ -52,13 +52,13 @@ struct Fields {
 const FEW: usize = 16;
 
 impl Fields {
-    fn new(all: Vec<(Box<str>, Type)>) -> Fields {
+    fn new(all: Vec<(Box<str>, SchemaType)>) -> Fields {
         let named = || all.iter().enumerate().map(|(at, (name, _))| (name.clone(), at));
         let index = if all.len() > FEW { named().collect() } else { HashMap::new() };
         Fields { all: all.into(), index }
     }
 
-    fn find(&self, name: &[u8]) -> Option<&Type> {
+    fn find(&self, name: &[u8]) -> Option<&SchemaType> {
         if self.all.len() <= FEW {
             return self.all.iter().rev().find(|(field, _)| field.as_bytes() == name).map(|(_, kind)| kind);
         }
@@ -163,10 +163,10 @@ pub(super) fn defaults_of<'v>(row: &'v Value, unavailable: &Unavailable) -> Defa
 }
 
 /// The rows of a schema, also those whose values are all read as they stand.
-fn rows(schema: &Value) -> Vec<(Box<str>, Type)> {
+fn rows(schema: &Value) -> Vec<(Box<str>, SchemaType)> {
     let Some(Value::List(fields)) = schema.get("fields") else { return Vec::new() };
     let row = |field: &Value| Some((field.get("field")?.as_str()?.into(), type_of(field, 0)));
-    let as_it_stands = || Type::Struct(Fields::default());
+    let as_it_stands = || SchemaType::Struct(Fields::default());
     fields.iter().filter_map(row).map(|(name, kind)| (name, kind.unwrap_or_else(as_it_stands))).collect()
 }
 
@@ -189,48 +189,48 @@ pub(super) fn put_in_all(text: &[u8], pieces: &[Piece]) -> Vec<u8> {
 }
 
 /// The fields of a struct whose values are not read as they stand.
-fn fields(schema: &Value, depth: usize) -> Vec<(Box<str>, Type)> {
+fn fields(schema: &Value, depth: usize) -> Vec<(Box<str>, SchemaType)> {
     let Some(Value::List(fields)) = schema.get("fields") else { return Vec::new() };
     fields.iter().filter_map(|field| Some((field.get("field")?.as_str()?.into(), type_of(field, depth)?))).collect()
 }
 
-fn type_of(schema: &Value, depth: usize) -> Option<Type> {
+fn type_of(schema: &Value, depth: usize) -> Option<SchemaType> {
     if depth > DEEPEST {
         return None;
     }
     if let Some(name) = schema.get("name").and_then(Value::as_str)
-        && let Some(found) = logical(name, schema)
+        && let Some(kind) = logical(name, schema)
     {
-        return found;
+        return kind;
     }
     let inner = |name: &str| schema.get(name).and_then(|inner| type_of(inner, depth + 1)).map(Box::new);
     match schema.get("type")?.as_str()? {
-        "array" => inner("items").map(Type::List),
-        "map" => inner("values").map(Type::Map),
-        "struct" => {
-            Some(fields(schema, depth + 1)).filter(|fields| !fields.is_empty()).map(|fields| Type::Struct(Fields::new(fields)))
-        }
+        "array" => inner("items").map(SchemaType::List),
+        "map" => inner("values").map(SchemaType::Map),
+        "struct" => Some(fields(schema, depth + 1))
+            .filter(|fields| !fields.is_empty())
+            .map(|fields| SchemaType::Struct(Fields::new(fields))),
         _ => None,
     }
 }
 
 /// The type that the name of a schema stands for; inside, None if it cannot be read.
 #[expect(clippy::option_option, reason = "an unknown name differs from a name without a scale")]
-fn logical(name: &str, schema: &Value) -> Option<Option<Type>> {
+fn logical(name: &str, schema: &Value) -> Option<Option<SchemaType>> {
     let named = |prefix: &str, name: &str| name.strip_prefix(prefix).map(str::to_owned);
     Some(match name {
-        "org.apache.kafka.connect.data.Decimal" => scale_of(schema).map(Type::Decimal),
-        "io.debezium.data.VariableScaleDecimal" => Some(Type::VariableDecimal),
-        "io.debezium.data.Json" => Some(Type::Json),
-        "org.apache.kafka.connect.data.Date" | "io.debezium.time.Date" => Some(Type::Date),
-        "org.apache.kafka.connect.data.Time" => Some(Type::Time(1_000)),
-        "org.apache.kafka.connect.data.Timestamp" => Some(Type::Timestamp(1_000)),
+        "org.apache.kafka.connect.data.Decimal" => scale_of(schema).map(SchemaType::Decimal),
+        "io.debezium.data.VariableScaleDecimal" => Some(SchemaType::VariableDecimal),
+        "io.debezium.data.Json" => Some(SchemaType::Json),
+        "org.apache.kafka.connect.data.Date" | "io.debezium.time.Date" => Some(SchemaType::Date),
+        "org.apache.kafka.connect.data.Time" => Some(SchemaType::Time(1_000)),
+        "org.apache.kafka.connect.data.Timestamp" => Some(SchemaType::Timestamp(1_000)),
         _ => {
             let of = named("io.debezium.time.", name)?;
             let (parts, what) = PARTS.iter().rev().find_map(|(prefix, parts)| Some((*parts, of.strip_prefix(prefix)?)))?;
             match what {
-                "Time" => Some(Type::Time(parts)),
-                "Timestamp" => Some(Type::Timestamp(parts)),
+                "Time" => Some(SchemaType::Time(parts)),
+                "Timestamp" => Some(SchemaType::Timestamp(parts)),
                 _ => return None,
             }
         }
@@ -256,24 +256,24 @@ pub(super) struct Reader<'t, 'p> {
 
 impl Reader<'_, '_> {
     /// Add the pieces of the value from *at* to *end*. Recursive, as deep as the schema.
-    fn value(&mut self, at: usize, end: usize, kind: &Type) {
+    fn value(&mut self, at: usize, end: usize, kind: &SchemaType) {
         let text = self.text;
         match (kind, peek(text, at)) {
-            (Type::Struct(columns), b'{') => {
+            (SchemaType::Struct(columns), b'{') => {
                 for member in Members::at(text, at).map_while(Result::ok) {
                     if let Some(kind) = columns.find(&member.name) {
                         self.value(member.value, member.to, kind);
                     }
                 }
             }
-            (Type::Map(kind), b'{') => {
+            (SchemaType::Map(kind), b'{') => {
                 for member in Members::at(text, at).map_while(Result::ok) {
                     self.value(member.value, member.to, kind);
                 }
             }
             // Debezium writes the placeholder of some arrays as numbers.
-            (Type::List(_), b'[') if self.unavailable.is_spelled(&text[at..end]) => {}
-            (Type::List(kind), b'[') => {
+            (SchemaType::List(_), b'[') if self.unavailable.is_spelled(&text[at..end]) => {}
+            (SchemaType::List(kind), b'[') => {
                 for (at, end) in elements(text, at) {
                     self.value(at, end, kind);
                 }
@@ -315,7 +315,7 @@ impl Reader<'_, '_> {
                     let pieces = &self.pieces[typed.clone()];
                     let next = pieces.partition_point(|(start, _, _)| *start < at);
                     if pieces.get(next).is_none_or(|(start, _, _)| *start >= end) {
-                        self.value(at, end, &Type::VariableDecimal);
+                        self.value(at, end, &SchemaType::VariableDecimal);
                     }
                     return;
                 }
@@ -330,12 +330,12 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn converted(&self, at: usize, end: usize, kind: &Type) -> Option<Vec<u8>> {
+    fn converted(&self, at: usize, end: usize, kind: &SchemaType) -> Option<Vec<u8>> {
         let (text, first) = (&self.text[at..end], peek(self.text, at));
         let quoted = |text: String| format!("\"{text}\"").into_bytes();
         match (kind, first) {
-            (Type::Decimal(scale), b'"') => decimal(&self.carried(text)?, *scale),
-            (Type::VariableDecimal, b'{') => {
+            (SchemaType::Decimal(scale), b'"') => decimal(&self.carried(text)?, *scale),
+            (SchemaType::VariableDecimal, b'{') => {
                 let (mut scale, mut digits) = (None, None);
                 for member in Members::at(self.text, at).map_while(Result::ok) {
                     let value = &self.text[member.value..member.to];
@@ -347,19 +347,19 @@ impl Reader<'_, '_> {
                 }
                 decimal(&digits?, scale?)
             }
-            (Type::Json, b'"') => {
+            (SchemaType::Json, b'"') => {
                 let inner = self.carried(text)?;
                 let from = space(&inner, 0);
                 let to = skip::checked(&inner, from, 0, DEEPEST_JSON, &mut Vec::new()).ok()?;
                 (space(&inner, to) == inner.len()).then(|| inner[from..to].to_vec())
             }
-            (Type::Date, b'-' | b'0'..=b'9') => date(integer(text)?).map(quoted),
-            (Type::Time(parts), b'-' | b'0'..=b'9') => {
+            (SchemaType::Date, b'-' | b'0'..=b'9') => date(integer(text)?).map(quoted),
+            (SchemaType::Time(parts), b'-' | b'0'..=b'9') => {
                 let value = integer(text)?;
                 let seconds = value.div_euclid(*parts);
                 (0..=86_400).contains(&seconds).then(|| quoted(clock(seconds, value.rem_euclid(*parts), *parts)))
             }
-            (Type::Timestamp(parts), b'-' | b'0'..=b'9') => {
+            (SchemaType::Timestamp(parts), b'-' | b'0'..=b'9') => {
                 let value = integer(text)?;
                 let seconds = value.div_euclid(*parts);
                 let clock = clock(seconds.rem_euclid(86_400), value.rem_euclid(*parts), *parts);
@@ -388,12 +388,12 @@ pub(crate) fn elements(text: &[u8], at: usize) -> impl Iterator<Item = (usize, u
         if peek(text, at) == b']' {
             return None;
         }
-        let found = (at, skip::trusted(text, at).ok()?);
-        at = space(text, found.1);
+        let element = (at, skip::trusted(text, at).ok()?);
+        at = space(text, element.1);
         if peek(text, at) == b',' {
             at = space(text, at + 1);
         }
-        Some(found)
+        Some(element)
     })
 }
 

@@ -75,7 +75,7 @@ impl Unavailable {
     /// Whether a document may contain one of them.
     pub(super) fn may_be_in(&self, document: &[u8]) -> bool {
         let Some(searcher) = &self.searcher else { return self.is_debezium || !self.texts.is_empty() };
-        searcher.find_iter(document).any(|found| self.is_spelled_at(document, found.start()))
+        searcher.find_iter(document).any(|hit| self.is_spelled_at(document, hit.start()))
             || self.is_debezium && self.may_be_numbers_in(document)
     }
 

@@ -34,13 +34,13 @@ pub(crate) struct Unknown {
 pub(crate) struct Rest {
     /// The place of the object.
     pub(crate) at: Pointer,
-    pub(crate) held: Names,
+    pub(crate) names: Names,
 }
 
 impl Rest {
     /// Whether it hides the value at a place.
     pub(crate) fn covers(&self, place: &[Box<str>]) -> bool {
-        matches!(place.strip_prefix(&*self.at), Some([name, ..]) if !self.held.has(name))
+        matches!(place.strip_prefix(&*self.at), Some([name, ..]) if !self.names.has(name))
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Names(pub(crate) Arc<[Box<str>]>);
 
 impl Names {
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.binary_search_by(|held| (**held).cmp(name)).is_ok()
+        self.0.binary_search_by(|own| (**own).cmp(name)).is_ok()
     }
 }
 
@@ -80,17 +80,17 @@ impl<'a> Flat<'a> {
         let overlaps = |place: &Option<Pointer>| {
             place.as_ref().is_some_and(|at| pointers.iter().any(|pointer| is_prefix(pointer, at) || is_prefix(at, pointer)))
         };
-        let found = |base: u16| document(self.trie, self.entries, base).map(|(_, place)| place.pointer.clone());
+        let pointer_of = |base: u16| document(self.trie, self.entries, base).map(|(_, place)| place.pointer.clone());
         // A delete without `data` has fallen back to `before` already.
         let fell_back = self.data == self.before;
-        let data_at = if fell_back { None } else { found(self.data) };
+        let data_at = if fell_back { None } else { pointer_of(self.data) };
         let mut data_at = data_at.or_else(|| self.would_stand(DATA, &pointers));
-        let before_at = found(self.before).or_else(|| self.would_stand(BEFORE, &pointers));
+        let before_at = pointer_of(self.before).or_else(|| self.would_stand(BEFORE, &pointers));
         let untold = self.entries.untold && !overlaps(&before_at);
         let not_carried = self.entries.not_carried;
         let rest_of = |is_known: bool, base: u16| {
             let (entry, place) = document(self.trie, self.entries, base).filter(|_| !is_known)?;
-            Some(Rest { at: place.pointer.clone(), held: self.held(entry, end_of(entry, self.event)) })
+            Some(Rest { at: place.pointer.clone(), names: self.member_names(entry, end_of(entry, self.event)) })
         };
         let of_before = self.entries.is_partial_delete || not_carried.rest_of_before;
         let rests: Vec<Rest> =
@@ -127,11 +127,11 @@ impl<'a> Flat<'a> {
     }
 
     fn unknown_pointers(&self, max_depth: usize) -> Vec<Pointer> {
-        let found = self.trie.places[UNKNOWN].iter().find_map(|place| {
+        let place_of_unknown = self.trie.places[UNKNOWN].iter().find_map(|place| {
             let entry = self.entries.value(place.node)?;
             (entry.kind != Kind::Null).then_some(entry)
         });
-        let Some(entry) = found else { return Vec::new() };
+        let Some(entry) = place_of_unknown else { return Vec::new() };
         // It was checked when the event was flattened.
         let text = &self.text.as_bytes()[entry.start as usize..entry.end as usize];
         match &json::parse::<Value>(text, ParseOptions { max_depth, max_bytes: usize::MAX }) {

@@ -64,7 +64,7 @@ impl NaiveEvent {
             substitute(&mut raw, &at.clone(), whole);
         }
         let text_of = |part: &Part| match (find(&raw, part), part.constant()) {
-            (Some(found), _) => found.as_str().map(Box::from),
+            (Some(value), _) => value.as_str().map(Box::from),
             (None, Some(Scalar::String(constant))) => Some(constant.clone()),
             (None, _) => None,
         };
@@ -84,14 +84,14 @@ impl NaiveEvent {
 }
 
 fn find<'v>(raw: &'v Value, part: &Part) -> Option<&'v Value> {
-    find_at(raw, part).map(|(_, found)| found)
+    find_at(raw, part).map(|(_, value)| value)
 }
 
 /// The first place of a part that is present and not null.
 fn find_at<'v, 'p>(raw: &'v Value, part: &'p Part) -> Option<(&'p Pointer, &'v Value)> {
     let null = Value::Scalar(Scalar::Null);
-    let found = |pointer| Some((pointer, value_at(raw, pointer).filter(|found| **found != null)?));
-    part.pointers().iter().find_map(found)
+    let value = |pointer| Some((pointer, value_at(raw, pointer).filter(|value| **value != null)?));
+    part.pointers().iter().find_map(value)
 }
 
 fn value_at<'v>(raw: &'v Value, pointer: &Pointer) -> Option<&'v Value> {
@@ -106,8 +106,8 @@ fn envelope(raw: &Value, layout: &EventLayout) -> Option<Value> {
     layout.records().find_map(|pointer| match value_at(raw, pointer)? {
         Value::Map(members) => {
             let documents = layout.documents_in(pointer);
-            let kept = members.iter().filter(|(name, _)| !documents.contains(&&**name));
-            Some(Value::object(kept.cloned().collect()))
+            let others = members.iter().filter(|(name, _)| !documents.contains(&&**name));
+            Some(Value::object(others.cloned().collect()))
         }
         _ => None,
     })
@@ -143,13 +143,13 @@ pub fn filter_holds(filter: &Filter, event: &NaiveEvent) -> bool {
     let value = &filter.value;
     // True, false, or None for an error.
     let is = |side: Result<Option<&Value>, ()>| match side {
-        Ok(Some(seen)) => seen.equals(value),
+        Ok(Some(actual)) => actual.equals(value),
         Ok(None) => Some(false),
         Err(()) => None,
     };
     match filter.op {
         Operator::Exists => match now {
-            Ok(found) => found.is_some() == (*value == Value::Scalar(Scalar::Bool(true))),
+            Ok(member) => member.is_some() == (*value == Value::Scalar(Scalar::Bool(true))),
             Err(()) => false,
         },
         Operator::Changed => match (now, then) {
@@ -160,38 +160,38 @@ pub fn filter_holds(filter: &Filter, event: &NaiveEvent) -> bool {
         Operator::ChangedTo => is(now) == Some(true) && is(then) == Some(false),
         Operator::ChangedFrom => is(then) == Some(true) && is(now) == Some(false),
         op => match now {
-            Ok(Some(seen)) if seen.kind() != Kind::BeyondFloat && filter.ignore_case && op != Operator::Matches => {
-                compares(op, filter, &folded(seen))
+            Ok(Some(actual)) if actual.kind() != Kind::BeyondFloat && filter.ignore_case && op != Operator::Matches => {
+                compares(op, filter, &folded(actual))
             }
-            Ok(Some(seen)) if seen.kind() != Kind::BeyondFloat => compares(op, filter, seen),
+            Ok(Some(actual)) if actual.kind() != Kind::BeyondFloat => compares(op, filter, actual),
             _ => false,
         },
     }
 }
 
-fn compares(op: Operator, filter: &Filter, seen: &Value) -> bool {
+fn compares(op: Operator, filter: &Filter, actual: &Value) -> bool {
     let value = &filter.value;
     let items = || if let Value::List(items) = value { &items[..] } else { &[] };
-    let text = || seen.as_str().zip(value.as_str());
+    let text = || actual.as_str().zip(value.as_str());
     match op {
-        Operator::Equal => seen.equals(value) == Some(true),
-        Operator::NotEqual => seen.equals(value) == Some(false),
-        Operator::In => items().iter().any(|item| seen.equals(item) == Some(true)),
-        Operator::NotIn => items().iter().all(|item| seen.equals(item) == Some(false)),
-        Operator::Contains => match seen {
+        Operator::Equal => actual.equals(value) == Some(true),
+        Operator::NotEqual => actual.equals(value) == Some(false),
+        Operator::In => items().iter().any(|item| actual.equals(item) == Some(true)),
+        Operator::NotIn => items().iter().all(|item| actual.equals(item) == Some(false)),
+        Operator::Contains => match actual {
             Value::List(elements) => elements.iter().any(|element| element.equals(value) == Some(true)),
-            _ => text().is_some_and(|(seen, value)| seen.contains(value)),
+            _ => text().is_some_and(|(actual, value)| actual.contains(value)),
         },
-        Operator::StartsWith => text().is_some_and(|(seen, value)| seen.starts_with(value)),
-        Operator::EndsWith => text().is_some_and(|(seen, value)| seen.ends_with(value)),
-        Operator::Matches => seen
+        Operator::StartsWith => text().is_some_and(|(actual, value)| actual.starts_with(value)),
+        Operator::EndsWith => text().is_some_and(|(actual, value)| actual.ends_with(value)),
+        Operator::Matches => actual
             .as_str()
             .zip(filter.regexp.as_ref())
-            .is_some_and(|(seen, regexp)| CompiledRegexp::compile(regexp).is_ok_and(|program| program.search(seen))),
-        Operator::Less => order(seen, value).is_some_and(Ordering::is_lt),
-        Operator::LessOrEqual => order(seen, value).is_some_and(Ordering::is_le),
-        Operator::Greater => order(seen, value).is_some_and(Ordering::is_gt),
-        Operator::GreaterOrEqual => order(seen, value).is_some_and(Ordering::is_ge),
+            .is_some_and(|(actual, regexp)| CompiledRegexp::compile(regexp).is_ok_and(|program| program.search(actual))),
+        Operator::Less => order(actual, value).is_some_and(Ordering::is_lt),
+        Operator::LessOrEqual => order(actual, value).is_some_and(Ordering::is_le),
+        Operator::Greater => order(actual, value).is_some_and(Ordering::is_gt),
+        Operator::GreaterOrEqual => order(actual, value).is_some_and(Ordering::is_ge),
         // The others look at more than one value.
         Operator::Exists | Operator::Changed | Operator::ChangedTo | Operator::ChangedFrom => false,
     }
@@ -277,7 +277,7 @@ fn has_leaf(value: &Value, path: &[Box<str>]) -> bool {
 /// Whether a leaf satisfies a condition of a pattern.
 fn leaf_holds(atom: &Atom, leaf: &Value) -> bool {
     match atom {
-        Atom::Equal(scalar) => matches!(leaf, Value::Scalar(seen) if seen == scalar),
+        Atom::Equal(scalar) => matches!(leaf, Value::Scalar(observed) if observed == scalar),
         Atom::Numbers(range) => matches!(leaf, Value::Scalar(Scalar::Number(number)) if range.contains(number)),
         Atom::Kinds(kinds) => kinds.has(leaf.kind()),
         Atom::Other { kinds, none_of } => kinds.has(leaf.kind()) && !none_of.iter().any(|atom| leaf_holds(atom, leaf)),

@@ -32,7 +32,7 @@ const CACHE_PER_BYTE: usize = 4;
 const SMALL: usize = CACHE / 2;
 
 /// The most letters of an expression in a message.
-const MOST_TOLD: usize = 200;
+const MOST_SHOWN: usize = 200;
 /// Units that the search of a filter's or a pattern's expression in one text may cost.
 const BUDGET: usize = 1_000_000;
 
@@ -68,11 +68,11 @@ impl CompiledRegexp {
     pub fn compile(regexp: &Regexp) -> Result<Arc<CompiledRegexp>, String> {
         static PROGRAMS: LazyLock<Mutex<HashMap<Regexp, Weak<CompiledRegexp>>>> = LazyLock::new(Mutex::default);
         let known = |programs: &HashMap<Regexp, Weak<CompiledRegexp>>| programs.get(regexp)?.upgrade();
-        let found = {
+        let cached = {
             let _inside = fork::inside();
             known(&PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner))
         };
-        if let Some(program) = found {
+        if let Some(program) = cached {
             return Ok(program);
         }
         let program = Arc::new(CompiledRegexp::within(regexp, SIZE_LIMIT)?);
@@ -153,11 +153,11 @@ impl CompiledRegexp {
     fn refuse(&self, text: &str) {
         let CompiledRegexp { expression, size, .. } = self;
         let mut letters = expression.chars();
-        let start: String = letters.by_ref().take(MOST_TOLD).collect();
+        let start: String = letters.by_ref().take(MOST_SHOWN).collect();
         let more = if letters.next().is_some() { "..." } else { "" };
         let bytes = text.len();
-        let told = format!("a text of {bytes} bytes is not searched for a regular expression of size {size}: {start}{more}");
-        REFUSED.with(|refused| refused.add(1, told));
+        let message = format!("a text of {bytes} bytes is not searched for a regular expression of size {size}: {start}{more}");
+        REFUSED.with(|refused| refused.add(1, message));
     }
 
     /// Whether *text* (or a part of it, if the expression is not anchored) matches, at any cost.

@@ -296,11 +296,11 @@ impl Re2Parser {
     fn escape(&mut self) -> Result<String> {
         match self.peek(1) {
             None => Err("trailing \\ at end of regexp".into()),
-            Some('A') => self.taken("\\A"),
-            Some('z') => self.taken("\\z"),
-            Some('b') => self.taken("(?-u:\\b)"),
-            Some('B') => self.taken("(?-u:\\B)"),
-            Some('C') => self.taken("(?s-u:.)"),
+            Some('A') => self.consume("\\A"),
+            Some('z') => self.consume("\\z"),
+            Some('b') => self.consume("(?-u:\\b)"),
+            Some('B') => self.consume("(?-u:\\B)"),
+            Some('C') => self.consume("(?s-u:.)"),
             Some(_) => match self.group()? {
                 Some(items) => Ok(format!("[{items}]")),
                 None => Ok(literal(self.escaped()?)),
@@ -308,7 +308,7 @@ impl Re2Parser {
         }
     }
 
-    fn taken(&mut self, text: &str) -> Result<String> {
+    fn consume(&mut self, text: &str) -> Result<String> {
         self.at += 2;
         Ok(text.into())
     }

@@ -29,9 +29,9 @@ impl Sizes {
                 }
                 ')' if !groups.is_empty() => {
                     self.at += 1;
-                    let held = inner.0.max(1);
+                    let once = inner.0.max(1);
                     inner = groups.pop().unwrap_or_default();
-                    inner = ((inner.0 + held).min(MAX_SIZE), held);
+                    inner = ((inner.0 + once).min(MAX_SIZE), once);
                     continue;
                 }
                 '*' | '+' | '?' => {
@@ -62,7 +62,7 @@ impl Sizes {
             };
             inner = ((inner.0 + one).min(MAX_SIZE), if letter == '|' { 0 } else { one });
         }
-        groups.iter().fold(inner.0, |sum, (held, _)| (sum + held).min(MAX_SIZE)) + 1
+        groups.iter().fold(inner.0, |sum, (once, _)| (sum + once).min(MAX_SIZE)) + 1
     }
 
     /// The factor of `{n}`, `{n,}` or `{n,m}`, if it is next.

@@ -96,7 +96,7 @@ impl<'t> FilterMembers<'t> {
         }
         let ignore_case = match member("ignore_case") {
             None => false,
-            Some(given) => ignore_case(given, row.op, word, FilterPlace::Member(&place, "ignore_case"))?,
+            Some(flag) => ignore_case(flag, row.op, word, FilterPlace::Member(&place, "ignore_case"))?,
         };
         Ok(FilterMembers { field, root, op: row.op, value, ignore_case })
     }
@@ -145,16 +145,16 @@ fn root_of(name: &str, op: Operator, word: &str, place: FilterPlace<'_>) -> Resu
 }
 
 /// Whether the operator is to ignore case.
-fn ignore_case(given: &Tree, op: Operator, word: &str, place: FilterPlace<'_>) -> Result<bool> {
-    let Tree::Scalar(Scalar::Bool(given)) = given else {
-        return error(place, format!("expected true or false, not {}", given.json_type()));
+fn ignore_case(value: &Tree, op: Operator, word: &str, place: FilterPlace<'_>) -> Result<bool> {
+    let Tree::Scalar(Scalar::Bool(value)) = value else {
+        return error(place, format!("expected true or false, not {}", value.json_type()));
     };
-    if *given && !op.may_ignore_case() {
+    if *value && !op.may_ignore_case() {
         let may = OPERATORS.iter().filter(|row| row.op.may_ignore_case()).map(|row| format!("'{}'", row.name));
         let expected = may.collect::<Vec<_>>().join(", ");
         return error(place, format!("'{word}' compares with case; expected one of {expected}"));
     }
-    Ok(*given)
+    Ok(*value)
 }
 
 /// Refuse an operand that the operator does not accept.

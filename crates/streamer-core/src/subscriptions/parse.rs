@@ -153,40 +153,43 @@ impl Subscription {
         let Tree::Object(members) = tree else {
             return Err(SubscriptionError::new("", format!("expected an object, not {}", tree.json_type())));
         };
-        let given = read_members(members)?;
-        let Some(tenant) = given.tenant.or(defaults.tenant) else {
+        let parsed = read_members(members)?;
+        let Some(tenant) = parsed.tenant.or(defaults.tenant) else {
             let reason = "expected a tenant, since the engine has no default tenant; '*' means every tenant";
             return Err(SubscriptionError::new("tenant", reason));
         };
         let mut size = Size::default();
-        let conditions = given.filters.iter().map(NodeMembers::count).sum();
+        let conditions = parsed.filters.iter().map(NodeMembers::count).sum();
         size.add_conditions(conditions, limits).map_err(|reason| SubscriptionError::new("filters", reason))?;
-        let placed = || given.filters.iter().enumerate().map(|(at, node)| (FilterPlace::Filter(at), node));
+        let placed = || parsed.filters.iter().enumerate().map(|(at, node)| (FilterPlace::Filter(at), node));
         placed().try_for_each(|(place, node)| node.measure(place, &mut size, limits))?;
-        let (mut filters, mut groups) = (Vec::with_capacity(given.filters.len()), Vec::new());
+        let (mut filters, mut groups) = (Vec::with_capacity(parsed.filters.len()), Vec::new());
         for (place, node) in placed() {
             match node.parse(place, limits)? {
                 FilterNode::Filter(filter) => filters.push(filter),
                 group => groups.push(group),
             }
         }
-        let topic_dialect = given.topic_dialect.unwrap_or(defaults.topic_dialect);
-        let topic = given.topic.map(|text| TopicPattern::parse(text, topic_dialect));
+        let topic_dialect = parsed.topic_dialect.unwrap_or(defaults.topic_dialect);
+        let topic = parsed.topic.map(|text| TopicPattern::parse(text, topic_dialect));
         Ok(Subscription {
-            id: given.id.into(),
-            gateway_id: given.gateway_id.map(Box::from),
+            id: parsed.id.into(),
+            gateway_id: parsed.gateway_id.map(Box::from),
             tenant: tenant.into(),
-            collection: given.collection.filter(|name| *name != "*").map(Box::from),
-            types: given.types,
+            collection: parsed.collection.filter(|name| *name != "*").map(Box::from),
+            types: parsed.types,
             filters,
             groups,
-            pattern: given.pattern.map(|tree| patterns::parse_part(tree, given.dialect, limits, "pattern", size)).transpose()?,
+            pattern: parsed
+                .pattern
+                .map(|tree| patterns::parse_part(tree, parsed.dialect, limits, "pattern", size))
+                .transpose()?,
             topic: topic.transpose().map_err(|reason| SubscriptionError::new("topic", reason))?,
-            cel: given.cel.map(Box::from),
-            on_unknown: given.on_unknown,
-            transitions: given.transitions,
-            has_labels: given.has_labels,
-            cel_evaluator: given.cel_evaluator,
+            cel: parsed.cel.map(Box::from),
+            on_unknown: parsed.on_unknown,
+            transitions: parsed.transitions,
+            has_labels: parsed.has_labels,
+            cel_evaluator: parsed.cel_evaluator,
         })
     }
 }
@@ -200,57 +203,57 @@ fn read_members(members: &[(Box<str>, Tree)]) -> Result<SubscriptionMembers<'_>>
     if !members.iter().any(|(name, _)| &**name == "id") {
         return Err(SubscriptionError::new("id", "expected a member 'id'"));
     }
-    let mut given = SubscriptionMembers::default();
+    let mut result = SubscriptionMembers::default();
     for (place, value) in members {
         match &**place {
-            "id" => given.id = nonempty(value, place)?,
-            "gateway_id" => given.gateway_id = Some(text(value, place)?),
-            "tenant" => given.tenant = Some(nonempty(value, place)?),
-            "collection" => given.collection = Some(nonempty(value, place)?),
-            "types" => given.types = Some(types(value, place)?),
+            "id" => result.id = nonempty(value, place)?,
+            "gateway_id" => result.gateway_id = Some(text(value, place)?),
+            "tenant" => result.tenant = Some(nonempty(value, place)?),
+            "collection" => result.collection = Some(nonempty(value, place)?),
+            "types" => result.types = Some(types(value, place)?),
             "filters" => {
                 let filters = items(value, place)?.iter().enumerate();
-                given.filters =
+                result.filters =
                     filters.map(|(at, entry)| NodeMembers::read(entry, FilterPlace::Filter(at), 0)).collect::<Result<_>>()?;
             }
-            "cel" => given.cel = Some(text(value, place)?),
+            "cel" => result.cel = Some(text(value, place)?),
             "pattern" => match value {
-                Tree::Object(_) | Tree::Scalar(Scalar::String(_)) => given.pattern = Some(value),
+                Tree::Object(_) | Tree::Scalar(Scalar::String(_)) => result.pattern = Some(value),
                 _ => return Err(SubscriptionError::pattern(&**place, format!("expected an object, not {}", value.json_type()))),
             },
-            "topic" => given.topic = Some(text(value, place)?),
-            "topic_dialect" => given.topic_dialect = TopicDialect::of(one_of(value, place, &TopicDialect::NAMES)?),
+            "topic" => result.topic = Some(text(value, place)?),
+            "topic_dialect" => result.topic_dialect = TopicDialect::of(one_of(value, place, &TopicDialect::NAMES)?),
             "dialect" => {
-                given.dialect = match one_of(value, place, &["strict", "eventbridge"])? {
+                result.dialect = match one_of(value, place, &["strict", "eventbridge"])? {
                     "strict" => Dialect::Strict,
                     _ => Dialect::EventBridge,
                 }
             }
             "on_unknown" => {
-                given.on_unknown = match one_of(value, place, &["deliver", "skip"])? {
+                result.on_unknown = match one_of(value, place, &["deliver", "skip"])? {
                     "skip" => OnUnknown::Skip,
                     _ => OnUnknown::Deliver,
                 }
             }
             "cel_evaluator" => {
-                given.cel_evaluator = Some(match one_of(value, place, &["native", "portable"])? {
+                result.cel_evaluator = Some(match one_of(value, place, &["native", "portable"])? {
                     "portable" => CelEvaluator::Portable,
                     _ => CelEvaluator::Native,
                 })
             }
             "transitions" => match value {
-                Tree::Scalar(Scalar::Bool(wanted)) => given.transitions = *wanted,
+                Tree::Scalar(Scalar::Bool(wanted)) => result.transitions = *wanted,
                 _ => return Err(SubscriptionError::new(&**place, format!("expected true or false, not {}", value.json_type()))),
             },
             _ => {
                 if !matches!(value, Tree::Object(_)) {
                     return Err(SubscriptionError::new(&**place, format!("expected an object, not {}", value.json_type())));
                 }
-                given.has_labels = true;
+                result.has_labels = true;
             }
         }
     }
-    Ok(given)
+    Ok(result)
 }
 
 fn text_of(value: &Tree) -> Option<&str> {

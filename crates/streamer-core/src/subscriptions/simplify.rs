@@ -25,9 +25,9 @@ pub fn simplify(clauses: &mut Vec<Clause>) -> bool {
     if !groups.is_empty() {
         let mut keep = vec![true; clauses.len()];
         for mut same in groups {
-            let mut seen: HashSet<&Clause, RandomState> = HashSet::default();
+            let mut unique: HashSet<&Clause, RandomState> = HashSet::default();
             same.retain(|at| {
-                keep[*at] = seen.insert(&clauses[*at]);
+                keep[*at] = unique.insert(&clauses[*at]);
                 keep[*at]
             });
             if clauses[same[0]].mode == Mode::Scalar {
@@ -118,12 +118,12 @@ fn narrow(atom: &mut Atom, other: &Atom) -> bool {
 pub(crate) fn meet<T: Ord + Clone>(range: &mut Range<T>, other: &Range<T>) -> bool {
     // If bounds are equal, the one that leaves the bound out is narrower.
     if let Some((low, closed)) = &other.low
-        && range.low.as_ref().is_none_or(|(held, is_closed)| (low, !closed) > (held, !is_closed))
+        && range.low.as_ref().is_none_or(|(bound, is_closed)| (low, !closed) > (bound, !is_closed))
     {
         range.low = Some((low.clone(), *closed));
     }
     if let Some((high, closed)) = &other.high
-        && range.high.as_ref().is_none_or(|(held, is_closed)| (high, closed) < (held, is_closed))
+        && range.high.as_ref().is_none_or(|(bound, is_closed)| (high, closed) < (bound, is_closed))
     {
         range.high = Some((high.clone(), *closed));
     }
@@ -136,8 +136,8 @@ pub(crate) fn meet<T: Ord + Clone>(range: &mut Range<T>, other: &Range<T>) -> bo
 /// Whether a clause of kinds follows from another on the same value.
 fn implies(one: &Clause, kinds: &Clause) -> bool {
     let [Atom::Kinds(kinds)] = &kinds.atoms[..] else { return false };
-    let held = one.atoms.iter().fold(Kinds::NONE, |held, atom| held.or(atom.kinds()));
-    held.and(*kinds) == held
+    let kinds_of_one = one.atoms.iter().fold(Kinds::NONE, |kinds_of_one, atom| kinds_of_one.or(atom.kinds()));
+    kinds_of_one.and(*kinds) == kinds_of_one
 }
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ impl MatchColumns {
             let transition = stays.transition(matched.change, *slot, 0);
             self.push(row, *slot, Outcome { transition, certain: true });
         }
-        matched.told.iter().for_each(|(slot, outcome)| self.push(row, *slot, *outcome));
+        matched.others.iter().for_each(|(slot, outcome)| self.push(row, *slot, *outcome));
     }
 
     /// Name the matches: many together, so that the cache misses of their records overlap.

@@ -61,15 +61,15 @@ impl Shared {
                 // Several would match events, and count them, that come after the last one. And a stream has an order.
                 _ => 1,
             };
-            let left = max_matches.map(AtomicUsize::new);
+            let budget = max_matches.map(AtomicUsize::new);
             let mut scratches: Vec<Box<Scratch>> = (0..threads).map(|_| self.scratch()).collect();
             let parts = parallel(py, rows.blocks.len(), &mut scratches, |block, scratch, pulse| match is_matching {
-                true => self.match_rows(&version, rows.block(block), tenant, collection, left.as_ref(), scratch, pulse),
+                true => self.match_rows(&version, rows.block(block), tenant, collection, budget.as_ref(), scratch, pulse),
                 false => self.identify_rows(rows.block(block), tenant, collection, scratch, pulse),
             })?;
             scratches.into_iter().for_each(|scratch| self.keep(scratch));
             let is_whole = parts.iter().map(|part| part.events.types.len()).sum::<usize>() == rows.len();
-            if !is_whole && left.is_none_or(|left| left.into_inner() > 0) {
+            if !is_whole && budget.is_none_or(|budget| budget.into_inner() > 0) {
                 return Err(PyRuntimeError::new_err("a row without a result"));
             }
             for part in &parts {
@@ -89,7 +89,7 @@ impl Shared {
         })
     }
 
-    /// Match rows, up to *left* matches if there is a limit; then only one thread counts them.
+    /// Match rows, up to *budget* matches if there is a limit; then only one thread counts them.
     #[allow(clippy::too_many_arguments, reason = "a block of rows, and how it is matched")]
     fn match_rows<'e>(
         &'e self,
@@ -97,7 +97,7 @@ impl Shared {
         rows: impl Iterator<Item = (usize, Option<&'e [u8]>)>,
         tenant: Option<&'e str>,
         collection: Option<&'e str>,
-        left: Option<&AtomicUsize>,
+        budget: Option<&AtomicUsize>,
         scratch: &mut Scratch,
         pulse: &mut Pulse<'_>,
     ) -> Part {
@@ -119,7 +119,7 @@ impl Shared {
             if let Some(Some(located)) = located.get(at % PREFETCHED) {
                 group.expect(*located);
             }
-            if left.is_some_and(|left| left.load(Ordering::Relaxed) == 0) || !pulse.beat() {
+            if budget.is_some_and(|budget| budget.load(Ordering::Relaxed) == 0) || !pulse.beat() {
                 break;
             }
             let Part { matches, events, rejected, passed, errors, .. } = &mut part;
@@ -145,9 +145,9 @@ impl Shared {
                 }
                 Ok((matched, stays)) => {
                     matches.extend(row, &matched, stays);
-                    if let Some(left) = left {
-                        let found = matched.certain.len() + matched.told.len();
-                        left.store(left.load(Ordering::Relaxed).saturating_sub(found), Ordering::Relaxed);
+                    if let Some(budget) = budget {
+                        let count = matched.certain.len() + matched.others.len();
+                        budget.store(budget.load(Ordering::Relaxed).saturating_sub(count), Ordering::Relaxed);
                     }
                     errors.extend_from_slice(matched.errors);
                 }

@@ -86,11 +86,11 @@ class FileAppender:
         """Return whether the path still leads to the open file."""
         assert self._file is not None
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except FileNotFoundError:
             return False
         mine = os.fstat(self._file)
-        return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+        return (status.st_dev, status.st_ino) == (mine.st_dev, mine.st_ino)
 
     def _opened(self) -> int:
         is_new = not self._path.exists()
@@ -111,9 +111,9 @@ class FileAppender:
             raise
         return file
 
-    def _check_kind(self, found: os.stat_result) -> None:
+    def _check_kind(self, status: os.stat_result) -> None:
         """Raise ServiceError for a device or a pipe, which cannot be appended to and synced."""
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise ServiceError(f"{self._path}: no regular file")
 
     def _lock(self, file: int, how: int) -> None:
@@ -128,9 +128,9 @@ class FileAppender:
         size = end = os.fstat(file).st_size
         while end:
             begin = max(end - _STEP, 0)
-            found = os.pread(file, end - begin, begin).rfind(b"\n")
-            if found >= 0:
-                end = begin + found + 1
+            newline = os.pread(file, end - begin, begin).rfind(b"\n")
+            if newline >= 0:
+                end = begin + newline + 1
                 break
             end = begin
         # After a crash of the system there may be zeros in place of the last lines.

@@ -72,7 +72,7 @@ class _Reading:
         """Return the text that identifies this place."""
         return json.dumps(
             {
-                "offset": self.lines.taken,
+                "offset": self.lines.position,
                 "inode": self.inode,
                 "head": hashlib.sha256(self.head).hexdigest(),
                 "head_bytes": len(self.head),
@@ -245,23 +245,23 @@ class FileLines:
         if self._follow and not reading.is_ended:
             raise ServiceError(f"{self._path}: compressed, so it cannot be followed; set follow: false")
         reading.head = os.pread(reading.file, HEAD, 0)
-        reading.offset, reading.skip = 0, reading.lines.taken
+        reading.offset, reading.skip = 0, reading.lines.position
         reading.inflated = read_chunks(iter(partial(self._piece, reading, _COMPRESSED), b""))
 
     def _look(self, reading: _Reading) -> None:
         """Check whether the path leads to another file, or to this one truncated."""
         now = time.monotonic()
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except FileNotFoundError:
             return
-        if found.st_ino == reading.inode:
+        if status.st_ino == reading.inode:
             size = os.fstat(reading.file).st_size
             if size >= reading.offset and os.pread(reading.file, len(reading.head), 0) == reading.head:
                 return
             _LOGGER.info("%s: truncated; reading it again from its beginning", self._path)
             # The old content is gone, including the beginning of a line that was read.
-            reading.lines, reading.inflated = Lines(self._max_bytes, reading.lines.taken), iter(())
+            reading.lines, reading.inflated = Lines(self._max_bytes, reading.lines.position), iter(())
         else:
             # Its writer continues in the renamed file until it is notified, which is the last step of a rotation.
             if reading.another_since is None:

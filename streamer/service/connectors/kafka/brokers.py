@@ -83,10 +83,10 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[
     deadline = time.monotonic() + ANSWER
     while True:
         try:
-            found: list[TopicPartition] = consumer.committed(list(partitions), timeout=ANSWER)
+            offsets: list[TopicPartition] = consumer.committed(list(partitions), timeout=ANSWER)
             # A missing answer about a partition does not mean that the group has no offset there.
-            if (error := next((each.error for each in found if each.error is not None), None)) is None:
-                return found
+            if (error := next((each.error for each in offsets if each.error is not None), None)) is None:
+                return offsets
         except KafkaException as failed:
             error = failed.args[0]
         if not meaning(error).passes:
@@ -123,7 +123,7 @@ class Cluster:
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Return the topics of these names that exist."""
         wanted = TopicCollection(list(names))
-        found = {}
+        by_name = {}
         for name, answer in self._ask(
             lambda wait: self._admin.describe_topics(wanted, request_timeout=wait, include_authorized_operations=True)
         ).items():
@@ -135,8 +135,8 @@ class Cluster:
             else:
                 identity = "" if topics.topic_id is None or str(topics.topic_id) == _NO_ID else str(topics.topic_id)
                 may = None if topics.authorized_operations is None else frozenset(topics.authorized_operations)
-                found[name] = Topic(identity, len(topics.partitions), may)
-        return found
+                by_name[name] = Topic(identity, len(topics.partitions), may)
+        return by_name
 
     def names(self) -> list[str]:
         """Return the names of all topics that we may see."""
@@ -206,9 +206,9 @@ class Cluster:
 
     def _failed(self, error: KafkaException, what: str = "") -> ServiceError:
         where, text = ", ".join(self._section.brokers), f"{what}: {said(error)}" if what else said(error)
-        found = meaning(error)
+        cause = meaning(error)
         # A broker that has just begun to lead a partition may not have it yet.
-        if found is not Meaning.PASSING and not (found is Meaning.UNKNOWN and what.startswith("partition ")):
+        if cause is not Meaning.PASSING and not (cause is Meaning.UNKNOWN and what.startswith("partition ")):
             return ServiceError(text)
         if (refusal := self._refusal()) is not None:
             return ServiceError(f"brokers refuse the login at {where}: {said(refusal)}")

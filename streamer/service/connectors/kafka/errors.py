@@ -102,7 +102,7 @@ _OF_CODES: Final = {
 
 def meaning(error: KafkaError | KafkaException) -> Meaning:
     """Return the meaning of an error; for a code of a later librdkafka, by the error's own flags."""
-    found: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
-    if found.fatal():
+    fault: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
+    if fault.fatal():
         return Meaning.LASTING
-    return _OF_CODES.get(int(found.code()), Meaning.PASSING if found.retriable() else Meaning.LASTING)
+    return _OF_CODES.get(int(fault.code()), Meaning.PASSING if fault.retriable() else Meaning.LASTING)

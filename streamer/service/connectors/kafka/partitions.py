@@ -27,8 +27,8 @@ class Partition:
 
     Attributes:
         next: the offset after all messages from the client.
-        given: the offset after the messages that the pipeline has read.
-        held: the offset after the messages that are durable.
+        position: the offset after the messages that the pipeline has read.
+        durable: the offset after the messages that are durable.
         committed: the offset that was committed to the group.
         messages: those from the client that the pipeline has not read.
         is_fenced: whether another process has taken it over in the store, before the group revoked it here.
@@ -38,8 +38,8 @@ class Partition:
     topic: str
     number: int
     next: int
-    given: int
-    held: int
+    position: int
+    durable: int
     committed: int = -1
     epoch: int | None = None
     messages: list[Message] = field(default_factory=list)
@@ -94,12 +94,12 @@ def added_of(message: Message) -> dict[str, str]:
 
     Connect's own headers, such as `__connect.errors.topic`, have a dot in their names, and ids of schemas are not text.
     """
-    found = {}
+    headers = {}
     for name, value in message.headers() or ():
         if name.startswith(ADDED) and "." not in name and value is not None:
             with suppress(UnicodeDecodeError):
-                found[name] = value.decode()
-    return found
+                headers[name] = value.decode()
+    return headers
 
 
 def with_schema(message: Message, part: Literal["key", "value"]) -> bytes | None:
@@ -121,9 +121,9 @@ def with_schema(message: Message, part: Literal["key", "value"]) -> bytes | None
     return of
 
 
-def is_held(partition: Partition) -> bool:
+def is_durable(partition: Partition) -> bool:
     """Return whether all messages that the pipeline has read from a partition are durable, or never will be."""
-    return partition.is_fenced or partition.held >= partition.given
+    return partition.is_fenced or partition.durable >= partition.position
 
 
 def shown(partitions: Sequence[Partition]) -> str:

@@ -62,12 +62,12 @@ class KafkaTopic:
         """See `Sink`."""
         topic = self._section.topic
         cluster = brokers.Cluster(self._section)
-        found = cluster.topics([topic]).get(topic)
-        if found is None:
+        described = cluster.topics([topic]).get(topic)
+        if described is None:
             raise ServiceError(
                 f"topic {topic} does not exist at {', '.join(self._section.brokers)}, or is hidden from this user: create it"
             )
-        if found.may is not None and AclOperation.WRITE not in found.may:
+        if described.may is not None and AclOperation.WRITE not in described.may:
             raise ServiceError(f"topic {topic}: this user may not write it")
         config = cluster.config(topic)
         if "compact" in config.get("cleanup.policy", ""):
@@ -203,7 +203,7 @@ class KafkaTopic:
         for number, error in failed.items():
             if not (meanings[number].passes or meanings[number] in (Meaning.MESSAGE, Meaning.FOLLOWING)):
                 raise ServiceError(f"topic {self._section.topic}: {brokers.said(error)}")
-        suspects = {number for number, found in meanings.items() if found is Meaning.MESSAGE}
+        suspects = {number for number, cause in meanings.items() if cause is Meaning.MESSAGE}
         if not suspects:
             # The client stopped retrying, as it does for codes that it does not consider passing.
             reasons = [error for number, error in failed.items() if meanings[number] is not Meaning.FOLLOWING]

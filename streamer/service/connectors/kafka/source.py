@@ -49,7 +49,7 @@ from streamer.service.connectors.kafka.partitions import (
     Partition,
     added_of,
     attributes_of,
-    is_held,
+    is_durable,
     name_of,
     parts_of,
     place_of,
@@ -57,7 +57,7 @@ from streamer.service.connectors.kafka.partitions import (
     size_of,
     with_schema,
 )
-from streamer.service.connectors.lines import KEPT
+from streamer.service.connectors.lines import MOST_REFUSED
 from streamer.service.connectors.protocols import NOTHING, Batch, Lost, Progress, Record, Refused
 
 #: The longest time, in seconds, that a revoked partition waits until its messages that were read are durable.
@@ -115,15 +115,15 @@ class KafkaMessages:
         """See `Source`."""
         self._cluster = brokers.Cluster(self._section)
         named = [topic for topic in self._section.topics if not topic.startswith("^")]
-        found = self._cluster.topics(named) if named else dict.fromkeys(self._cluster.names())
-        if missing := [topic for topic in named if topic not in found]:
+        topics = self._cluster.topics(named) if named else dict.fromkeys(self._cluster.names())
+        if missing := [topic for topic in named if topic not in topics]:
             raise ServiceError(
                 f"topic {', '.join(missing)} does not exist at {', '.join(self._section.brokers)}, or this user may not read it"
             )
         consumer = self._consumer()
         try:
             # This fails if the group's coordinator refuses access.
-            brokers.committed(consumer, [TopicPartition(topic, 0) for topic in named[:1] or list(found)[:1]])
+            brokers.committed(consumer, [TopicPartition(topic, 0) for topic in named[:1] or list(topics)[:1]])
         except ServiceError as error:
             raise type(error)(f"group {self._section.group}: {error}") from None
         else:
@@ -202,8 +202,8 @@ class KafkaMessages:
                 self._ready.append(partition)
             self._size -= sum(map(size_of, messages))
             last = messages[-1]
-            partition.given = last.offset() + 1
-        return self._batch(partition, messages, place_of(partition.given, last.leader_epoch()))
+            partition.position = last.offset() + 1
+        return self._batch(partition, messages, place_of(partition.position, last.leader_epoch()))
 
     def _batch(self, partition: Partition, messages: Sequence[Message], confirm: str) -> Batch:
         offsets = [message.offset() for message in messages]
@@ -220,7 +220,7 @@ class KafkaMessages:
             else:
                 reason = f"the message is longer than the {self._max_bytes} bytes that are allowed"
                 error = EventError(EventCode.TOO_LONG, reason, offset=self._max_bytes)
-                records.append(Refused(error, value[:KEPT], len(value)))
+                records.append(Refused(error, value[:MOST_REFUSED], len(value)))
         keys = [with_schema(message, "key") if self._are_encoded else message.key() for message in messages]
         return Batch(partition.name, records, offsets.__getitem__, confirm, keys=keys, generation=partition.generation)
 
@@ -230,7 +230,7 @@ class KafkaMessages:
             for each in self._ours.values():
                 if each.name == partition:
                     place = json.loads(confirm)
-                    each.held, each.epoch = max(each.held, place["offset"]), place.get("epoch")
+                    each.durable, each.epoch = max(each.durable, place["offset"]), place.get("epoch")
                     self._changed.notify_all()
 
     def progress(self) -> Progress | None:
@@ -243,7 +243,7 @@ class KafkaMessages:
                 passed, its_end = self._ends.get((each.topic, each.number), (-1, -1))
                 if its_end < 0:
                     return None
-                passed_on = each.given if each.messages else max(each.given, passed)
+                passed_on = each.position if each.messages else max(each.position, passed)
                 read, end = read + passed_on, end + max(passed_on, its_end)
             return Progress(read, end, "messages") if self._ours else None
 
@@ -253,16 +253,16 @@ class KafkaMessages:
         The polling thread calls it. Offsets of markers of transactions are passed without a message. Messages of a transaction
         that is open cannot be read yet, so the end is before them.
         """
-        found = json.loads(statistics)
+        report = json.loads(statistics)
         # Brokers that a client does not need have no connection; it always needs the one of its group.
-        self._hear(any(broker.get("state") == "UP" for broker in found.get("brokers", {}).values()))
+        self._hear(any(broker.get("state") == "UP" for broker in report.get("brokers", {}).values()))
         self._ends = {
             (name, int(number)): (
                 partition.get("next_offset", -1) if not partition.get("fetchq_cnt") else -1,
                 # With isolation.level: read_uncommitted brokers do not report it.
                 stable if (stable := partition.get("ls_offset", -1)) >= 0 else partition.get("hi_offset", -1),
             )
-            for name, topic in found.get("topics", {}).items()
+            for name, topic in report.get("topics", {}).items()
             for number, partition in topic.get("partitions", {}).items()
         }
 
@@ -296,9 +296,9 @@ class KafkaMessages:
         try:
             self._client.subscribe(
                 list(self._section.topics),
-                on_assign=self._kept(self._assigned),
-                on_revoke=self._kept(self._revoked),
-                on_lost=self._kept(self._lost),
+                on_assign=self._reporting(self._assigned),
+                on_revoke=self._reporting(self._revoked),
+                on_lost=self._reporting(self._lost),
             )
             logged = looked = time.monotonic()
             while not self._is_closing and self._failed is None:
@@ -328,7 +328,7 @@ class KafkaMessages:
             self._failed = self._failed or (ServiceError(brokers.said(error)) if isinstance(error, KafkaException) else error)
             self._changed.notify_all()
 
-    def _kept(self, callback: Callable[[Consumer, Sequence[TopicPartition]], None]) -> Callable[[Consumer, Any], None]:
+    def _reporting(self, callback: Callable[[Consumer, Sequence[TopicPartition]], None]) -> Callable[[Consumer, Any], None]:
         """Wrap a callback to store its exception, because the client would replace it with another error."""
 
         def called(client: Consumer, partitions: Sequence[TopicPartition]) -> None:
@@ -376,8 +376,8 @@ class KafkaMessages:
     def _tell(self, partitions: Any, *, wait: bool) -> None:
         """Commit the durable offsets to the group. This may fail, because the store has them, too."""
         with self._changed:
-            wanted = [each for each in partitions if each.held > each.committed]
-            offsets = [each.at(each.held, each.epoch) for each in wanted]
+            wanted = [each for each in partitions if each.durable > each.committed]
+            offsets = [each.at(each.durable, each.epoch) for each in wanted]
         if not offsets:
             return
         for each, place in zip(wanted, offsets, strict=True):
@@ -470,8 +470,8 @@ class KafkaMessages:
         """Wait until all messages that the pipeline has read are durable; return whether they are."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._is_closing or self._failed is not None or all(map(is_held, partitions)), self._patience
-            ) and all(map(is_held, partitions))
+                lambda: self._is_closing or self._failed is not None or all(map(is_durable, partitions)), self._patience
+            ) and all(map(is_durable, partitions))
 
     def _forget(self, partitions: Sequence[Partition]) -> None:
         with self._changed:
@@ -521,8 +521,8 @@ class KafkaMessages:
                 of_this = theirs.offset if parts_of(theirs.metadata or "")[1] in ("", identity) else -1
                 new.add((name, place_of(self._anew(topic, number, identity, known, of_this, first, end), None)))
             names.append(name)
-        generations, stored = self._taken(names, known | dict(new))
-        found = []
+        generations, stored = self._take_over(names, known | dict(new))
+        begun = []
         for (topic, number), name in zip(wanted, names, strict=True):
             (first, end), theirs = ends[topic, number], of_group[topic, number]
             place = json.loads(stored[name])
@@ -532,10 +532,10 @@ class KafkaMessages:
                     offset, epoch = theirs.offset, None
                 if lost or not first <= offset <= end:
                     offset, epoch = self._after_loss(f"{topic}/{number}", offset, first, end), None
-            found.append(Partition(name, topic, number, offset, offset, offset, epoch=epoch, generation=generations[name]))
-        return found
+            begun.append(Partition(name, topic, number, offset, offset, offset, epoch=epoch, generation=generations[name]))
+        return begun
 
-    def _taken(self, names: Sequence[str], places: Mapping[str, str]) -> tuple[dict[str, int | None], dict[str, str]]:
+    def _take_over(self, names: Sequence[str], places: Mapping[str, str]) -> tuple[dict[str, int | None], dict[str, str]]:
         """Take over partitions; return their generations and confirmed offsets, which no other process can change now."""
         generations = {name: self._begin(name, places[name]) for name in names}
         return generations, dict(self._confirmed.items())
@@ -546,7 +546,7 @@ class KafkaMessages:
         earlier = [name for name in of_topic if parts_of(name)[0] == f"{topic}/{number}"]
         if earlier:
             self._refuse(f"topic {topic} was recreated; unread messages of the previous topic are lost")
-            self._taken(earlier, known)
+            self._take_over(earlier, known)
             self._gone.extend(earlier)
             return first
         if first <= of_group <= end:
@@ -592,10 +592,10 @@ class KafkaMessages:
         if fenced := [each for each in self._ours.values() if each.is_fenced]:
             _LOGGER.warning("%s: still assigned to this process; begun again", shown(fenced))
             self._reopen(fenced, lost=False)
-        if anew := [
+        if recreated := [
             each for each in self._ours.values() if parts_of(each.name)[1] != ids.get(each.topic, parts_of(each.name)[1])
         ]:
-            self._reopen(anew, lost=False)
+            self._reopen(recreated, lost=False)
 
 
 def _nowhere(_: int) -> int:

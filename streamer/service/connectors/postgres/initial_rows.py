@@ -13,7 +13,7 @@ from psycopg import pq, sql
 from streamer.cdc.pgoutput import Column, Table, converter, named_converter
 from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.errors import EventError
-from streamer.service.connectors.lines import KEPT
+from streamer.service.connectors.lines import MOST_REFUSED
 from streamer.service.connectors.protocols import Batch, Record, Refused
 
 #: The rows of a table that are read at once.
@@ -61,7 +61,7 @@ def rows_of(
                         records.append(text)
                     except EventError as error:
                         whole = b"\t".join(value or b"" for value in values)
-                        records.append(Refused(error, whole[:KEPT], len(whole)))
+                        records.append(Refused(error, whole[:MOST_REFUSED], len(whole)))
                         key = None
                     row_keys.append(key)
                 if not records:
@@ -87,7 +87,7 @@ def _tables(reading: psycopg.Connection[Any], section: PostgresSource) -> list[t
             " WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
             " ORDER BY 1, 2"
         ).fetchall()
-    found = []
+    readable = []
     for schema, name, published, where in tables:
         columns = reading.execute(
             "SELECT a.attname, c.relkind = 'p' FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
@@ -96,8 +96,8 @@ def _tables(reading: psycopg.Connection[Any], section: PostgresSource) -> list[t
             (schema, name),
         ).fetchall()
         names = [column for column, _ in columns if published is None or column in published]
-        found.append((schema, name, names, where, any(is_root for _, is_root in columns)))
-    return found
+        readable.append((schema, name, names, where, any(is_root for _, is_root in columns)))
+    return readable
 
 
 def _table(

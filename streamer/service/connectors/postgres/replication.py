@@ -129,8 +129,8 @@ def is_away(error: psycopg.Error, dsn: SecretValue, *, replication: bool) -> boo
 
 
 def _is_unreachable(dsn: SecretValue) -> bool:
-    found = pq.PGconn.ping(make_conninfo("", **{**parameters(dsn), "connect_timeout": _PING_TIMEOUT}).encode())
-    return found in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
+    answer = pq.PGconn.ping(make_conninfo("", **{**parameters(dsn), "connect_timeout": _PING_TIMEOUT}).encode())
+    return answer in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 
 
 def connect(dsn: SecretValue, *, replication: bool) -> psycopg.Connection[Any]:
@@ -213,7 +213,7 @@ class Replication:
 
     def receive(self, most: int) -> list[Data | Keepalive]:
         """Return the messages that have arrived, up to about *most* bytes."""
-        found: list[Data | Keepalive] = []
+        messages: list[Data | Keepalive] = []
         size = in_vain = 0
         with self._turn:
             while size < most and in_vain <= _IN_VAIN:
@@ -223,10 +223,10 @@ class Replication:
                     if count > _LARGE:
                         self._large_at = time.monotonic()
                     if frame[0] == _DATA:
-                        found.append(Data(bytes(frame[25:])))
+                        messages.append(Data(bytes(frame[25:])))
                     elif frame[0] == _KEEPALIVE:
                         end, _, wants_reply = _ALIVE.unpack_from(frame, 1)
-                        found.append(Keepalive(end, bool(wants_reply)))
+                        messages.append(Keepalive(end, bool(wants_reply)))
                 elif count < 0:
                     result = self._libpq.get_result()
                     if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
@@ -235,7 +235,7 @@ class Replication:
                 else:
                     self._libpq.consume_input()
                     in_vain += 1
-        return found
+        return messages
 
     @property
     def is_swollen(self) -> bool:

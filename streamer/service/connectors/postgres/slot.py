@@ -71,12 +71,12 @@ def look(stream: Replication, section: PostgresSource) -> Server:
             f"publication {name!r} does not exist in database {database}; create it for the tables that you want: "
             f'CREATE PUBLICATION "{name}" FOR TABLE …'
         )
-    found = stream.rows(
+    slots = stream.rows(
         "SELECT plugin, slot_type, database, active_pid, confirmed_flush_lsn, to_jsonb(s) ->> 'wal_status'"
         f" FROM pg_replication_slots s WHERE slot_name = '{section.slot}'"
     )
     slot = None
-    for plugin, kind, of_database, process, flushed, status in found:
+    for plugin, kind, of_database, process, flushed, status in slots:
         slot = Slot(
             plugin or "", kind or "", of_database, int(process) if process else None, lsn(flushed or "0/0"), status == "lost"
         )

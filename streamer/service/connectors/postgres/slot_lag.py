@@ -44,7 +44,7 @@ class SlotLag:
 
     def __init__(self, section: PostgresSource, confirmed: Callable[[], int]) -> None:
         self._section, self._confirmed = section, confirmed
-        self._found: tuple[float, Progress] | None = None
+        self._latest: tuple[float, Progress] | None = None
         self._over = threading.Event()
         self._is_logged = False
         self._thread = threading.Thread(target=self._run, name=f"streamer-{section.slot}-lag", daemon=True)
@@ -52,8 +52,8 @@ class SlotLag:
 
     def progress(self) -> Progress | None:
         """Return the confirmed place and the end of the log a few seconds ago; None if the server is silent for long."""
-        found = self._found
-        return None if found is None or time.monotonic() - found[0] > _STALE else found[1]
+        latest = self._latest
+        return None if latest is None or time.monotonic() - latest[0] > _STALE else latest[1]
 
     def close(self) -> None:
         """End the thread, and its connection."""
@@ -67,7 +67,7 @@ class SlotLag:
                 if connection is None:
                     connection = Replication(self._section.dsn, streams=False)
                     connection.rows(f"SET statement_timeout = {_TIMEOUT}")
-                self._found = self._queried(connection)
+                self._latest = self._queried(connection)
                 self._is_logged = False
             except (psycopg.Error, ServiceError) as error:
                 # The last result is reported until it is too old: one lost connection must not reset an alert.

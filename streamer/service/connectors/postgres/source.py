@@ -35,7 +35,7 @@ from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.errors import EventError, ServiceError
 from streamer.service import faults
 from streamer.service.connectors import formats, protocols
-from streamer.service.connectors.lines import CHUNK, KEPT
+from streamer.service.connectors.lines import CHUNK, MOST_REFUSED
 from streamer.service.connectors.postgres.initial_rows import rows_of
 from streamer.service.connectors.postgres.plugins import Wal2json, plugged
 from streamer.service.connectors.postgres.replication import Keepalive, Replication, connect, is_away, lsn_text, said
@@ -85,9 +85,9 @@ class PostgresChanges:
         self._place: Place | None = None  # all rows up to there were returned by `read`
         self._emitted: Place | None = None  # the last place that was returned for the store
         self._emitted_at = 0.0
-        self._held = 0  # the store has it, so the server may delete its log
+        self._durable = 0  # the store has it, so the server may delete its log
         self._acknowledged_at = 0.0
-        self._is_asked = False
+        self._is_reply_due = False
         self._lost_because: str | None = None
         self._failures = 0
         self._retry_at = 0.0
@@ -135,10 +135,10 @@ class PostgresChanges:
                 self._look_for(server.slot, others)
                 if self._section.on_lost == "fail":
                     raise self._lost(reason)
-        self._held = self._place.end
+        self._durable = self._place.end
         self._emitted = self._place
         threading.Thread(target=self._keep_alive, name=f"streamer-{self._slot}-alive", daemon=True).start()
-        self._lag = SlotLag(self._section, lambda: self._held)
+        self._lag = SlotLag(self._section, lambda: self._durable)
 
     def _look_for(self, slot: Slot | None, others: protocols.Others) -> None:
         """Refuse to treat changes as lost that may have been delivered as another source. Raises ServiceError."""
@@ -274,7 +274,7 @@ class PostgresChanges:
             _LOGGER.warning("%s; changes after %s and before %s are lost", reason, before, lsn_text(begin))
             self._place, self._emitted_at = Place(begin), 0.0
         # Confirm no position before the store has the beginning of the new slot, because the store is behind it.
-        self._held = 0
+        self._durable = 0
         self._lost_because = None
 
     def _rows(
@@ -300,8 +300,8 @@ class PostgresChanges:
                 self.down_since = None
                 return batch
             if self._stream is None:
-                if (left := self._retry_at - time.monotonic()) > 0:
-                    time.sleep(min(left, wait))
+                if (remaining := self._retry_at - time.monotonic()) > 0:
+                    time.sleep(min(remaining, wait))
                 else:
                     self._establish()
                 return None
@@ -311,7 +311,7 @@ class PostgresChanges:
             # A server that has nothing to send is quiet; one that cannot decode its log ends the stream soon after its begin.
             if self.down_since is not None and (received or time.monotonic() - self._streams_since >= _QUIET):
                 self.down_since = None
-            return self._taken(received)
+            return self._batch_of(received)
         except (psycopg.Error, _InUseError) as error:
             self._lose_connection(error)
             return None
@@ -327,7 +327,7 @@ class PostgresChanges:
             return decode(record, key)
         return [(record, formats.text_of(key))]
 
-    def _taken(self, received: Sequence[Any]) -> Batch | None:
+    def _batch_of(self, received: Sequence[Any]) -> Batch | None:
         """Return the events of received messages, and the place that they reach."""
         assert self._place is not None
         records: list[Record] = []
@@ -344,32 +344,32 @@ class PostgresChanges:
                     end = max(end, each.end)
                 if each.wants_reply:
                     # Answer now, and again once the changes up to there are durable: a server that stops waits for that.
-                    self._is_asked = True
+                    self._is_reply_due = True
                     self._tell()
                 continue
             changes: list[tuple[Record, str | None]]
             try:
-                found = self._plugin.read(each.payload)
+                change = self._plugin.read(each.payload)
             except EventError as error:
                 if transaction is None:
                     raise ServiceError(f"slot {self._slot}: a message outside of transactions cannot be read: {error}") from None
-                found = None
-                changes = [(Refused(error, each.payload[:KEPT], len(each.payload)), None)]
-            if isinstance(found, Begin):
-                transaction, index = found.lsn, 0
+                change = None
+                changes = [(Refused(error, each.payload[:MOST_REFUSED], len(each.payload)), None)]
+            if isinstance(change, Begin):
+                transaction, index = change.lsn, 0
                 skip = done if transaction == begun else 0
                 continue
-            if isinstance(found, Commit):
-                end, transaction = found.end, None
-                if found.lsn >= begun:
+            if isinstance(change, Commit):
+                end, transaction = change.end, None
+                if change.lsn >= begun:
                     begun = done = 0
                 if is_swollen:
                     # The next connection brings the rest.
                     break
                 continue
-            if found is not None:
+            if change is not None:
                 # Messages of wal2json outside of transactions are not changes, and have no position.
-                changes = [] if transaction is None else list(found)
+                changes = [] if transaction is None else list(change)
             for record, key in changes:
                 if index >= skip:
                     records.append(record)
@@ -392,7 +392,7 @@ class PostgresChanges:
         """Return whether to store a place without events: the server waits for it, or the last one was long ago."""
         if self._place == self._emitted or (self._place and self._place.transaction):
             return False
-        return self._is_asked or time.monotonic() - self._emitted_at >= self._interval
+        return self._is_reply_due or time.monotonic() - self._emitted_at >= self._interval
 
     def _shrink(self) -> None:
         """Close the connection, which frees its memory; the next one continues at the place that was reached."""
@@ -433,9 +433,9 @@ class PostgresChanges:
         """See `Source`."""
         if partition != self._partition:
             return
-        self._held = max(self._held, Place.of(confirm).end)
-        if self._is_asked or time.monotonic() - self._acknowledged_at >= _TELL:
-            self._is_asked = False
+        self._durable = max(self._durable, Place.of(confirm).end)
+        if self._is_reply_due or time.monotonic() - self._acknowledged_at >= _TELL:
+            self._is_reply_due = False
             self._tell()
 
     def progress(self) -> Progress | None:
@@ -446,7 +446,7 @@ class PostgresChanges:
         stream, self._acknowledged_at = self._stream, time.monotonic()
         if stream is not None and self._place is not None:
             try:
-                stream.tell(max(self._place.end, self._held), self._held)
+                stream.tell(max(self._place.end, self._durable), self._durable)
             except psycopg.Error:
                 # The thread that reads finds out, too.
                 return

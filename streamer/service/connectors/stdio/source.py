@@ -37,7 +37,7 @@ class StdinLines:
         self._partition = secrets.token_hex(8)
         self._inflated: Iterator[bytes] | None = None
         self._is_begun = False
-        self._taken = 0  # bytes of the input, as they are: compressed or not
+        self._offset = 0  # bytes of the input, as they are: compressed or not
         self._is_json = is_json  # a line of another format may be an array
 
     def check(self, confirmed: Mapping[str, str] = NOTHING) -> None:
@@ -85,7 +85,7 @@ class StdinLines:
 
     def _piece(self) -> bytes:
         piece = os.read(sys.stdin.fileno(), CHUNK)
-        self._taken += len(piece)
+        self._offset += len(piece)
         return piece
 
     def acknowledge(self, partition: str, confirm: str) -> None:
@@ -97,14 +97,14 @@ class StdinLines:
             return None
         file = sys.stdin.fileno()
         try:
-            found = os.fstat(file)
-            if stat.S_ISREG(found.st_mode):
-                waiting = found.st_size - os.lseek(file, 0, os.SEEK_CUR)
+            status = os.fstat(file)
+            if stat.S_ISREG(status.st_mode):
+                waiting = status.st_size - os.lseek(file, 0, os.SEEK_CUR)
             else:
                 (waiting,) = _INT.unpack(fcntl.ioctl(file, termios.FIONREAD, bytes(_INT.size)))
         except OSError:
             return None
-        return Progress(self._taken, self._taken + max(waiting, 0), "bytes")
+        return Progress(self._offset, self._offset + max(waiting, 0), "bytes")
 
     def lost(self, partition: str) -> None:
         """See `Source`."""

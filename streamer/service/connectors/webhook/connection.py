@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
             OSError: the connection broke.
         """
         self._parser = HttpResponseParser(self)
-        self._left, self._deadline = MOST_READ, deadline
+        self._remaining, self._deadline = MOST_READ, deadline
         self._status, self._said = 0, b""
         self._after: str | None = None
         self._is_complete = self._has_more = self._is_last = self._is_timed = False
@@ -113,17 +113,17 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         try:
-            self._parser.feed_data(data[: self._left])
+            self._parser.feed_data(data[: self._remaining])
         except HttpParserUpgrade:
             # After status 101 the endpoint uses another protocol.
             self._end(is_whole=False)
         except HttpParserError:
             self._end(is_whole=False)
         else:
-            self._left -= len(data)
+            self._remaining -= len(data)
             if self._is_complete:
-                self._end(is_whole=not (self._is_last or self._has_more) and self._left >= 0)
-            elif self._left <= 0:
+                self._end(is_whole=not (self._is_last or self._has_more) and self._remaining >= 0)
+            elif self._remaining <= 0:
                 self._end(is_whole=False)
             elif self._status and not self._is_timed:
                 self._is_timed = True

@@ -29,7 +29,7 @@ from streamer.errors import ConfigError, ServiceError
 from streamer.service.connectors.protocols import Outcome
 from streamer.service.connectors.trust import client_context
 from streamer.service.connectors.webhook.connection import BadResponse, Connection, connected
-from streamer.service.connectors.webhook.guard import Forbidden, Found, Guard, Resolve, resolve
+from streamer.service.connectors.webhook.guard import Forbidden, Guard, Resolve, SocketAddress, resolve
 from streamer.service.connectors.webhook.signing import Revealing, signature, signing_key
 from streamer.version import VERSION
 
@@ -144,7 +144,7 @@ class Webhook:
     async def _attempt(self, request: bytes) -> Outcome:
         self._loop = asyncio.get_running_loop()
         deadline = time.monotonic() + self._timeout
-        connection = self._kept()
+        connection = self._idle_connection()
         try:
             if connection is not None:
                 try:
@@ -168,7 +168,7 @@ class Webhook:
             connection.close()
         return _outcome(response.status, response.after, response.said)
 
-    def _kept(self) -> Connection | None:
+    def _idle_connection(self) -> Connection | None:
         while self._idle:
             connection = self._idle.pop()
             if connection.is_alive:
@@ -178,10 +178,10 @@ class Webhook:
 
     async def _connected(self, deadline: float) -> Connection:
         """Return a new connection. Raises OSError."""
-        found, tls = await _in_thread(self._found)
+        addresses, tls = await _in_thread(self._addresses)
         until = min(deadline, time.monotonic() + self._connect_timeout)
         failed: OSError | None = None
-        for family, address in found:
+        for family, address in addresses:
             try:
                 async with asyncio.timeout(until - time.monotonic()):
                     return await connected(family, address, tls, self._host)
@@ -191,10 +191,10 @@ class Webhook:
                 break
         raise failed or TimeoutError
 
-    def _found(self) -> tuple[Sequence[Found], ssl.SSLContext | None]:
+    def _addresses(self) -> tuple[Sequence[SocketAddress], ssl.SSLContext | None]:
         """Return the allowed addresses, and the TLS context. Raises OSError; it may take as long as the system resolves names."""
-        found = self._guard.chosen(self._resolve(self._host, self._port))
-        return found, self._context() if self._is_tls else None
+        addresses = self._guard.passing(self._resolve(self._host, self._port))
+        return addresses, self._context() if self._is_tls else None
 
     def _signing(self) -> list[bytes]:
         """Return the keys. They are read again every `FRESH` seconds, so that a changed file takes effect. Raises ConfigError."""

@@ -25,9 +25,9 @@ from streamer.config.schema.urls import refused
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 #: An address as `socket.getaddrinfo` returns it: the family, and the address that a socket of that family connects to.
-Found: TypeAlias = tuple[int, tuple[Any, ...]]
+SocketAddress: TypeAlias = tuple[int, tuple[Any, ...]]
 #: Returns the addresses of a name and a port. Raises OSError.
-Resolve: TypeAlias = Callable[[str, int], Sequence[Found]]
+Resolve: TypeAlias = Callable[[str, int], Sequence[SocketAddress]]
 
 #: https://www.iana.org/assignments/iana-ipv4-special-registry, and multicast.
 _SPECIAL_4: Final = tuple(
@@ -108,20 +108,20 @@ class Guard:
     def _is_open(self, address: Address) -> bool:
         return is_public(address) or any(address in network for network in self.allowed)
 
-    def chosen(self, found: Sequence[Found]) -> list[Found]:
+    def passing(self, addresses: Sequence[SocketAddress]) -> list[SocketAddress]:
         """Return the allowed addresses of a name. Raises Forbidden if there are none."""
-        good = [each for each in found if self.passes(_address(each))]
+        good = [each for each in addresses if self.passes(_address(each))]
         if not good:
             raise Forbidden("the endpoint has no address that is public or in an allowed network")
         return good
 
 
-def _address(found: Found) -> Address:
+def _address(address: SocketAddress) -> Address:
     # Python's type keeps the zone of an IPv6 address such as fe80::1%eth0, and then no network contains it.
-    return ip_address(str(found[1][0]).partition("%")[0])
+    return ip_address(str(address[1][0]).partition("%")[0])
 
 
-def resolve(host: str, port: int) -> Sequence[Found]:
+def resolve(host: str, port: int) -> Sequence[SocketAddress]:
     """Resolve a name with the system's resolver. Raises OSError."""
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -10,14 +10,14 @@ from streamer.service.console.visit import Sent, Shown, View, Visit
 
 _PAGE: Final = 50
 #: The members that dead letters are filtered by.
-_CHOSEN: Final = ("stage", "code", "source", "sink")
+_CRITERIA: Final = ("stage", "code", "source", "sink")
 #: The attempts of an endpoint that are shown.
 _ATTEMPTS: Final = 10
 
 
 async def show(visit: Visit) -> Shown:
     """Show endpoints with their last attempts, and a page of dead letters."""
-    criteria = {name: visit.query[name] for name in _CHOSEN if visit.query.get(name)}
+    criteria = {name: visit.query[name] for name in _CRITERIA if visit.query.get(name)}
     sinks = (await visit.api.get("/v1/sinks"))["items"]
     attempts = {each["name"]: await _attempts(visit, each["name"]) for each in sinks if each["type"] == "webhook"}
     return Shown(
@@ -35,12 +35,12 @@ async def show(visit: Visit) -> Shown:
 
 async def _attempts(visit: Visit, name: str) -> list[Any]:
     try:
-        found: list[Any] = (await visit.api.get(f"/v1/sinks/{part(name)}/attempts"))["items"]
+        attempts: list[Any] = (await visit.api.get(f"/v1/sinks/{part(name)}/attempts"))["items"]
     except Refused as refused:
         if refused.kind != "unknown":
             raise
         return []  # the sink was removed, and its messages are kept
-    return found[:_ATTEMPTS]
+    return attempts[:_ATTEMPTS]
 
 
 async def act(visit: Visit) -> Sent:
@@ -49,7 +49,7 @@ async def act(visit: Visit) -> Sent:
     back = "/console/deliveries"
     match do:
         case "replay":
-            criteria = {each: visit.form[each] for each in _CHOSEN if visit.form.get(each)}
+            criteria = {each: visit.form[each] for each in _CRITERIA if visit.form.get(each)}
             answer = (await visit.api.send("POST", "/v1/replays", criteria or {"all": True})).json
             return Sent(back, f"{number(answer['total'])} dead letters are sent again; the progress is shown below.")
         case "replay_one":

@@ -46,9 +46,9 @@ class Past:
 async def show(visit: Visit) -> Shown:
     """Show the most used filters, and the subscriptions of the chosen tenant, or of all, that filters cannot guard."""
     filters = await visit.api.get("/v1/filters", limit=_MOST, samples=_SAMPLES)
-    found = [(each, past(each, filters)) for each in filters["filters"]]
+    rows = [(each, past(each, filters)) for each in filters["filters"]]
     search = {name: visit.query.get(name) or None for name in ("collection", "cursor")}
-    values: dict[str, Any] = {"answer": filters, "filters": found, "search": search, "unguarded": None, "wrong": ""}
+    values: dict[str, Any] = {"answer": filters, "filters": rows, "search": search, "unguarded": None, "wrong": ""}
     try:
         values["unguarded"] = await visit.api.get("/v1/filters/unguarded", limit=_PAGE, **search)
     except Refused as refused:

@@ -26,8 +26,8 @@ async def act(visit: Visit) -> Shown:
     body, sent = text.encode(errors="surrogatepass"), {"Content-Type": LINES}
     try:
         if visit.form.get("do") == "check":
-            found = (await visit.api.send("POST", "/v1/lint", body, headers=sent)).json
-            return _page(text, is_partly=is_partly, checked=True, wrong=found["errors"], findings=found["findings"])
+            report = (await visit.api.send("POST", "/v1/lint", body, headers=sent)).json
+            return _page(text, is_partly=is_partly, checked=True, wrong=report["errors"], findings=report["findings"])
         query = {"partly": is_partly}
         reply = await visit.api.send("POST", "/v1/subscriptions:import", body, query=query, headers=sent)
     except Refused as refused:

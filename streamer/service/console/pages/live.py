@@ -16,24 +16,24 @@ async def show(visit: Visit) -> Shown:
     """Show the latest events, the newest first."""
     search = _search(visit)
     try:
-        found = await visit.api.get("/v1/events", limit=_ROWS, **_given(search))
+        events = await visit.api.get("/v1/events", limit=_ROWS, **_params(search))
     except Refused as refused:
         if refused.kind != "bad-request":
             raise
         return Shown("live.html", {"search": search, "found": None, "rows": _ROWS, "wrong": refused.detail}, 422)
-    return Shown("live.html", {"search": search, "found": found, "rows": _ROWS, "wrong": ""})
+    return Shown("live.html", {"search": search, "found": events, "rows": _ROWS, "wrong": ""})
 
 
 async def feed(visit: Visit) -> Piped:
     """Let the API send events as they come."""
-    return Piped("/v1/live", _given(_search(visit)))
+    return Piped("/v1/live", _params(_search(visit)))
 
 
 def _search(visit: Visit) -> dict[str, str]:
     return {name: visit.query.get(name, "").strip() for name in _FILTERS}
 
 
-def _given(search: dict[str, str]) -> dict[str, Any]:
+def _params(search: dict[str, str]) -> dict[str, Any]:
     return {name: value or None for name, value in search.items()}
 
 

@@ -55,8 +55,8 @@ async def show(visit: Visit) -> Shown:
     is_all = visit.query.get("show") == "all"
     names = name or (None if is_all else ",".join(_FIRST))
     history = await visit.api.get("/v1/metrics/history", minutes=minutes, points=_POINTS, name=names)
-    found = sorted(charts(history["series"]), key=_rank)
-    values = {"at": history["at"], "every": history["every_s"], "left_out": history["series_left_out"], "charts": found}
+    shown = sorted(charts(history["series"]), key=_rank)
+    values = {"at": history["at"], "every": history["every_s"], "left_out": history["series_left_out"], "charts": shown}
     return Shown("metrics.html", {**values, "minutes": minutes, "spans": SPANS, "name": name, "is_all": is_all})
 
 

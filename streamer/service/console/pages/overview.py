@@ -71,8 +71,8 @@ async def act(visit: Visit) -> Sent:
 
 def troubles(status: Mapping[str, Any]) -> Iterator[Trouble]:
     """Yield the problems, the worst first."""
-    found = [*_of_all(status), *_of_sinks(status), *_of_sources(status)]
-    yield from sorted(found, key=lambda each: each.kind != "bad")
+    every = [*_of_all(status), *_of_sinks(status), *_of_sources(status)]
+    yield from sorted(every, key=lambda each: each.kind != "bad")
 
 
 def _of_all(status: Mapping[str, Any]) -> Iterator[Trouble]:

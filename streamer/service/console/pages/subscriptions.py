@@ -31,19 +31,19 @@ async def show_list(visit: Visit) -> Shown:
     search = {name: visit.query.get(name, "").strip() for name in _FIELDS}
     params = {name: value or None for name, value in search.items()}
     try:
-        found = await visit.api.get("/v1/subscriptions", limit=_PAGE, cursor=visit.query.get("cursor"), **params)
+        page = await visit.api.get("/v1/subscriptions", limit=_PAGE, cursor=visit.query.get("cursor"), **params)
     except Refused as refused:
         if refused.kind != "bad-request":
             raise
         return Shown("subscriptions.html", {"search": search, "found": None, "wrong": refused.detail}, 422)
-    return Shown("subscriptions.html", {"search": search, "found": found, "wrong": ""})
+    return Shown("subscriptions.html", {"search": search, "found": page, "wrong": ""})
 
 
 async def show_one(visit: Visit) -> Shown:
     """Show one subscription; without an id an empty form."""
     if not (name := visit.query.get("id", "")):
         return _form("", drafts.shown(_NEW))
-    if (row := await _held(visit, name)) is None:
+    if (row := await _stored(visit, name)) is None:
         raise Refused(404, {"title": "Unknown subscription", "detail": "It was deleted, or never existed."})
     draft = drafts.shown(neat(row["subscription"]))
     last = None
@@ -60,7 +60,7 @@ async def act(visit: Visit) -> Shown | Sent:
     if do in ("pause", "resume", "delete"):
         draft = Draft("")
     else:
-        draft = drafts.taken(visit.form)
+        draft = drafts.of_form(visit.form)
         if do == "try" or do in _SHAPES or do.startswith("remove."):
             return await _tried(visit, name, draft, tag)
         if not name:
@@ -85,7 +85,7 @@ async def act(visit: Visit) -> Shown | Sent:
         if refused.kind == "no-token":
             raise
         wrong = refused.errors or [{"reason": refused.detail or refused.title}]
-        now = await _held(visit, name) if refused.kind == "precondition" else None
+        now = await _stored(visit, name) if refused.kind == "precondition" else None
         if now is None:
             return _form(name, draft, {"etag": tag} if tag else None, wrong=wrong)
         # Saving it again replaces the current version, which is shown next to it.
@@ -95,7 +95,7 @@ async def act(visit: Visit) -> Shown | Sent:
 
 
 async def _tried(visit: Visit, name: str, draft: Draft, tag: str) -> Shown:
-    now = await _held(visit, name) if name else None
+    now = await _stored(visit, name) if name else None
     # A tag names the version that the text is based on, so that saving still finds a concurrent change.
     row = None if now is None else {**now, "etag": tag or now["etag"]}
     if draft.wrong:
@@ -106,7 +106,7 @@ async def _tried(visit: Visit, name: str, draft: Draft, tag: str) -> Shown:
     return _form(name, draft, row, wrong=tried["errors"], tried=tried, difference=difference)
 
 
-async def _held(visit: Visit, name: str) -> Any:
+async def _stored(visit: Visit, name: str) -> Any:
     try:
         reply = await visit.api.send("GET", f"/v1/subscriptions/{part(name)}")
         return reply.json | {"subscription": read(reply.body)["subscription"]}

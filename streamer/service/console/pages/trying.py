@@ -31,7 +31,7 @@ async def show(visit: Visit) -> Shown:
     }
     if not (number := visit.query.get("number", "")):
         return _page(form, formats, last=await _last(visit))
-    observed = await _seen(visit, number)
+    observed = await _observed(visit, number)
     if observed is None:
         return _page(form, formats, wrong=[{"place": "event", "reason": "it has left the list of recent events"}])
     event = observed.get("event")
@@ -55,7 +55,7 @@ async def _last(visit: Visit) -> Any:
     return (await visit.api.get("/v1/events", limit=_MOST))["items"] if visit.who.may("consume") else []
 
 
-async def _seen(visit: Visit, number: str) -> Any:
+async def _observed(visit: Visit, number: str) -> Any:
     """Return one of the latest events by its number, with the results of its matches; None if the event was dropped meanwhile."""
     if not visit.who.may("consume"):
         return None

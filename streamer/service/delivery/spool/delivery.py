@@ -80,7 +80,7 @@ class Delivery:
         self.is_forgotten = False
         self.is_gone = lane.gone is not None
         self.messages = self.bytes = self.matches = 0
-        self.change(*store.held(lane))
+        self.change(*store.backlog(lane))
         self.flying: set[int] = set()
         self.requests = 0
         self.results: Counter[str] = Counter()

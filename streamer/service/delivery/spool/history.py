@@ -45,7 +45,7 @@ class History:
         self.name, self.lane, self.mark, self._store, self.owner = name, lane, lane.mark, store, owner
         self.most_bytes, self.most_age = most_bytes, most_age
         self.is_forgotten = False
-        self.messages, self.bytes, self.matches = store.held(lane)
+        self.messages, self.bytes, self.matches = store.backlog(lane)
         owner.bytes += self.bytes
         self.last = lane.last
         self.find()

@@ -1,7 +1,7 @@
 """The next messages of one sink in memory: a window of the store.
 
-At most `MOST_HELD` messages of a sink are in memory, and a number and a time for each key that waits. The messages of a key form
-a line; a line that fails waits without delaying the others.
+At most `MOST_IN_MEMORY` messages of a sink are in memory, and a number and a time for each key that waits. The messages of a key
+form a line; a line that fails waits without delaying the others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from streamer.service.store.rows import NEVER, Lane, Waiting
 from streamer.service.store.store import Store
 
 #: The most messages of a sink in memory, and the most bytes.
-MOST_HELD: Final = 2_000
-MOST_HELD_BYTES: Final = 8 * 1024 * 1024
+MOST_IN_MEMORY: Final = 2_000
+MOST_BYTES_IN_MEMORY: Final = 8 * 1024 * 1024
 #: The most of them that have the same key.
 MOST_OF_A_KEY: Final = 100
 #: The most keys of a sink that wait for another attempt. At this limit, no other key is begun until some are through.
@@ -111,8 +111,8 @@ class Lines:
         """Read more messages from the store, as far as there is room."""
         while (
             not self.is_at_end
-            and self.messages < MOST_HELD
-            and self.bytes < MOST_HELD_BYTES
+            and self.messages < MOST_IN_MEMORY
+            and self.bytes < MOST_BYTES_IN_MEMORY
             and len(self._blocked) < MOST_BLOCKED
         ):
             # The result may lack messages that are added from here on.

@@ -75,7 +75,7 @@ class Sharing:
 
     def begin(self, delivery: Delivery) -> None:
         """Count the messages that a sink has in the store when this process begins to deliver them."""
-        self._counts.found(delivery.matches)
+        self._counts.recover(delivery.matches)
         if delivery.messages and delivery.owner is None:
             _LOGGER.info("sinks.%s: %d messages are in the spool", delivery.name, delivery.messages)
 
@@ -92,15 +92,15 @@ class Sharing:
         deliveries = {}
         for name, before in self._sinks.deliveries.items():
             self._requests.forget(before)
-            lane = self._store.lane(name, anew=True)
+            lane = self._store.lane(name, reread=True)
             deliveries[name] = Delivery(name, before.endpoint, before.terms, before.target, lane, self._store, before.owner)
         self._sinks.deliveries = deliveries
 
     def _add_after(self, each: Delivery, after: int) -> None:
         """Count the messages of a lane after a number."""
         if self._lead.is_mine:
-            messages, size, matches = self._store.held(each.lane, after)
-            self._counts.found(matches)
+            messages, size, matches = self._store.backlog(each.lane, after)
+            self._counts.recover(matches)
             self._sinks.add(each, messages, size, matches)
             if each.bytes > each.terms.bytes and each.terms.when_full == "dead_letter":
                 self._results.evict(each, each.bytes - each.terms.bytes)
@@ -112,7 +112,7 @@ class Sharing:
         is_others = isinstance(each, History) or not self._lead.is_mine
         if is_others and now - self._counted.get(each.name, -inf) >= _COUNT:
             self._counted[each.name] = now
-            messages, size, matches = self._store.held(each.lane)
+            messages, size, matches = self._store.backlog(each.lane)
             each.change(messages - each.messages, size - each.bytes, matches - each.matches)
             if isinstance(each, History):
                 each.find()

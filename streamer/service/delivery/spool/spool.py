@@ -399,7 +399,7 @@ class Spool:
             if letter.spooled is not None:
                 each.lines.unblock([letter.spooled])
                 continue
-            self._counts.found(letter.matches)
+            self._counts.recover(letter.matches)
             self._sinks.add(each, 1, len(letter.record), letter.matches)
         self._inbox.put(None)
 

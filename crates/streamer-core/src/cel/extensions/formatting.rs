@@ -66,7 +66,7 @@ struct Made<'a, 'r> {
 }
 
 /// A part of a value that is still to be written.
-enum Part<'r> {
+enum FormatPart<'r> {
     Value(Value<'r>),
     Text(&'static str),
     Key(String),
@@ -113,50 +113,52 @@ impl<'r> Made<'_, 'r> {
 
     /// Add a value as `%s` writes it.
     fn value(&mut self, value: Value<'r>) -> Result<Option<Value<'r>>> {
-        let mut pending = vec![Part::Value(value)];
+        let mut pending = vec![FormatPart::Value(value)];
         while let Some(part) = pending.pop() {
             match part {
-                Part::Text(text) => self.add(text)?,
-                Part::Key(text) => self.add(&text)?,
-                Part::Value(failure @ Value::Failure(_)) => return Ok(Some(failure)),
-                Part::Value(Value::List(items)) => {
+                FormatPart::Text(text) => self.add(text)?,
+                FormatPart::Key(text) => self.add(&text)?,
+                FormatPart::Value(failure @ Value::Failure(_)) => return Ok(Some(failure)),
+                FormatPart::Value(Value::List(items)) => {
                     self.run.charge(items.len())?;
-                    pending.push(Part::Text("]"));
+                    pending.push(FormatPart::Text("]"));
                     for (index, item) in items.iter().enumerate().rev() {
-                        pending.push(Part::Value(*item));
+                        pending.push(FormatPart::Value(*item));
                         if index > 0 {
-                            pending.push(Part::Text(", "));
+                            pending.push(FormatPart::Text(", "));
                         }
                     }
-                    pending.push(Part::Text("["));
+                    pending.push(FormatPart::Text("["));
                 }
-                Part::Value(Value::Map(map)) => self.map(map.entries, &mut pending)?,
-                Part::Value(Value::Bytes(bytes)) => {
+                FormatPart::Value(Value::Map(map)) => self.map(map.entries, &mut pending)?,
+                FormatPart::Value(Value::Bytes(bytes)) => {
                     self.run.charge_text(bytes.len())?;
                     match simdutf8::basic::from_utf8(bytes) {
                         Ok(text) => self.add(text)?,
                         Err(_) => return Ok(Some(self.run.bad_value("the bytes are not UTF-8"))),
                     }
                 }
-                Part::Value(Value::String(text)) => self.add(text)?,
-                Part::Value(value @ Value::Optional(_)) => return Ok(Some(self.run.no_overload("a clause of format", &[value]))),
-                Part::Value(value) => self.add(&scalar(value))?,
+                FormatPart::Value(Value::String(text)) => self.add(text)?,
+                FormatPart::Value(value @ Value::Optional(_)) => {
+                    return Ok(Some(self.run.no_overload("a clause of format", &[value])));
+                }
+                FormatPart::Value(value) => self.add(&scalar(value))?,
             }
         }
         Ok(None)
     }
 
     /// Put the entries of a map, in the order of their keys, before what is pending.
-    fn map(&mut self, entries: &[(Key<'r>, Value<'r>)], pending: &mut Vec<Part<'r>>) -> Result<()> {
+    fn map(&mut self, entries: &[(Key<'r>, Value<'r>)], pending: &mut Vec<FormatPart<'r>>) -> Result<()> {
         let mut entries: Vec<(String, Value<'r>)> = entries.iter().map(|(key, value)| (written(*key), *value)).collect();
         self.run.charge_sorting(entries.len(), entries.iter().map(|(key, _)| key.len()).sum())?;
         entries.sort_by(|one, other| one.0.cmp(&other.0));
-        pending.push(Part::Text("}"));
+        pending.push(FormatPart::Text("}"));
         for (index, (key, value)) in entries.into_iter().enumerate().rev() {
-            pending.push(Part::Value(value));
-            pending.push(Part::Key(format!("{}{key}: ", if index > 0 { ", " } else { "" })));
+            pending.push(FormatPart::Value(value));
+            pending.push(FormatPart::Key(format!("{}{key}: ", if index > 0 { ", " } else { "" })));
         }
-        pending.push(Part::Text("{"));
+        pending.push(FormatPart::Text("{"));
         Ok(())
     }
 }

@@ -36,15 +36,15 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 fn greatest<'r>(run: &mut Run<'r>, args: &[Value<'r>]) -> Result<Value<'r>> {
-    chosen(run, args, "math.greatest", Ordering::Greater)
+    extreme(run, args, "math.greatest", Ordering::Greater)
 }
 
 fn least<'r>(run: &mut Run<'r>, args: &[Value<'r>]) -> Result<Value<'r>> {
-    chosen(run, args, "math.least", Ordering::Less)
+    extreme(run, args, "math.least", Ordering::Less)
 }
 
 /// The first of the numbers than which no other is better.
-fn chosen<'r>(run: &mut Run<'r>, args: &[Value<'r>], name: &'static str, better: Ordering) -> Result<Value<'r>> {
+fn extreme<'r>(run: &mut Run<'r>, args: &[Value<'r>], name: &'static str, better: Ordering) -> Result<Value<'r>> {
     let numbers = match *args {
         [Value::List(items)] => {
             run.charge(items.len())?;

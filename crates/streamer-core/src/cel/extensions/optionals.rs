@@ -131,23 +131,23 @@ impl<'r> Run<'r> {
     }
 
     /// The result of a select or an index of *operands* as an optional: none if only the member is missing.
-    pub(in super::super) fn found_or_none(&self, found: Value<'r>, operands: &[Value<'r>]) -> Value<'r> {
-        match found {
-            Value::Unknown => found,
+    pub(in super::super) fn result_or_none(&self, result: Value<'r>, operands: &[Value<'r>]) -> Value<'r> {
+        match result {
+            Value::Unknown => result,
             Value::Failure(failure) => {
                 let is_absent = matches!(failure.reason, Reason::NoSuchField | Reason::IndexOutOfRange);
                 let is_own = !operands.iter().any(|operand| matches!(operand, Value::Failure(_)));
-                if is_absent && is_own { NONE } else { found }
+                if is_absent && is_own { NONE } else { result }
             }
-            found => self.some(found),
+            result => self.some(result),
         }
     }
 
     /// `value[?key]`.
     pub(in super::super) fn find(&mut self, value: Value<'r>, key: Value<'r>) -> Result<Value<'r>> {
         let Some(inner) = self.content(value) else { return Ok(stopped(key).unwrap_or(NONE)) };
-        let found = self.index(inner, key)?;
-        Ok(self.found_or_none(found, &[inner, key]))
+        let member = self.index(inner, key)?;
+        Ok(self.result_or_none(member, &[inner, key]))
     }
 
     /// The result of a method of an optional that needs neither its arguments nor the unknown values.

@@ -39,7 +39,7 @@ fn any<'r>(run: &mut Run<'r>, items: &'r [Value<'r>], among: &'r [Value<'r>], de
     for item in items {
         run.charge(1)?;
         match run.is_member(*item, among)? {
-            Value::Bool(found) if found == decisive => return Ok(Value::Bool(decisive)),
+            Value::Bool(is_member) if is_member == decisive => return Ok(Value::Bool(decisive)),
             failure @ Value::Failure(_) => error = error.or(Some(failure)),
             _ => {}
         }

@@ -11,9 +11,9 @@ use memchr::memmem;
 pub(super) const ROWS: &[Row] = &[
     row("charAt", &[(&[String, Int], String)], char_at),
     row("format", &[(&[String, List], String)], format),
-    row("indexOf", FOUND, index_of),
+    row("indexOf", INDEX, index_of),
     row("join", &[(&[List], String), (&[List, String], String)], join),
-    row("lastIndexOf", FOUND, last_index_of),
+    row("lastIndexOf", INDEX, last_index_of),
     row("lowerAscii", TEXT, lower_ascii),
     row("replace", &[(&[String, String, String], String), (&[String, String, String, Int], String)], replace),
     row("reverse", &[(&[String], String), (&[List], List)], reverse),
@@ -27,7 +27,7 @@ pub(super) const ROWS: &[Row] = &[
 type Overloads = &'static [super::Overload];
 
 const TEXT: Overloads = &[(&[String], String)];
-const FOUND: Overloads = &[(&[String, String], Int), (&[String, String, Int], Int)];
+const INDEX: Overloads = &[(&[String, String], Int), (&[String, String, Int], Int)];
 
 fn lower_ascii<'r>(run: &mut Run<'r>, args: &[Value<'r>]) -> Result<Value<'r>> {
     let [Value::String(text)] = *args else { return unfit(run, args) };
@@ -125,8 +125,8 @@ fn index_of<'r>(run: &mut Run<'r>, args: &[Value<'r>]) -> Result<Value<'r>> {
         return Ok(Value::Int(first));
     }
     let Some(start) = offset(text, first) else { return Ok(run.out_of_range(first, length(text), "string")) };
-    let found = memmem::find(&text.as_bytes()[start..], part.as_bytes());
-    Ok(Value::Int(found.map_or(-1, |found| length(&text[..start + found]) as i64)))
+    let position = memmem::find(&text.as_bytes()[start..], part.as_bytes());
+    Ok(Value::Int(position.map_or(-1, |position| length(&text[..start + position]) as i64)))
 }
 
 fn last_index_of<'r>(run: &mut Run<'r>, args: &[Value<'r>]) -> Result<Value<'r>> {
@@ -143,7 +143,7 @@ fn last_index_of<'r>(run: &mut Run<'r>, args: &[Value<'r>]) -> Result<Value<'r>>
         return Ok(run.out_of_range(last.unwrap_or(0), length(text), "string"));
     };
     let within = &text.as_bytes()[..text.len().min(last + part.len())];
-    Ok(Value::Int(memmem::rfind(within, part.as_bytes()).map_or(-1, |found| length(&text[..found]) as i64)))
+    Ok(Value::Int(memmem::rfind(within, part.as_bytes()).map_or(-1, |position| length(&text[..position]) as i64)))
 }
 
 fn replace<'r>(run: &mut Run<'r>, args: &[Value<'r>]) -> Result<Value<'r>> {

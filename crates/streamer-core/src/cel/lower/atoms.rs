@@ -296,7 +296,7 @@ pub(super) fn pair(ast: &Scope<'_>, id: NodeId, wanted: bool) -> Option<Compared
 /// The events for which an expression without operators is *wanted*.
 pub(super) fn condition(scope: &Scope<'_>, id: NodeId, wanted: bool) -> EventSet {
     let ast = scope;
-    let found = match &ast[id] {
+    let set = match &ast[id] {
         Node::Literal(Constant::Bool(value)) => Some(if *value == wanted { EventSet::all() } else { EventSet::none() }),
         Node::Literal(_) => Some(EventSet::none()),
         Node::Has { target, name } => match read(ast, *target) {
@@ -311,7 +311,7 @@ pub(super) fn condition(scope: &Scope<'_>, id: NodeId, wanted: bool) -> EventSet
         Node::Chain { base, steps } => chain(scope, id, *base, steps, wanted),
         _ => None,
     };
-    found.unwrap_or_else(|| strict::value_of(ast, id))
+    set.unwrap_or_else(|| strict::value_of(ast, id))
 }
 
 fn chain(scope: &Scope<'_>, id: NodeId, base: NodeId, steps: &[Step], wanted: bool) -> Option<EventSet> {

@@ -54,23 +54,23 @@ pub(super) fn some(path: &Path, elements: EventSet) -> EventSet {
             whole.unknowns = Unknowns::Hidden;
             continue;
         }
-        let (mut found, mut conditions, mut is_bound) = (Vec::with_capacity(clauses.len()), 0, false);
+        let (mut any_clauses, mut conditions, mut is_bound) = (Vec::with_capacity(clauses.len()), 0, false);
         for clause in clauses {
             if clause.path.root != VARIABLE {
                 // If it is false, the macro is false, too, but only over a list or an object.
                 whole.unknowns = Unknowns::Hidden;
-                found.push(clause);
+                any_clauses.push(clause);
                 continue;
             }
             conditions += 1;
             let is_leaf = clause.atoms.iter().fold(Kinds::NONE, |kinds, atom| kinds.or(atom.kinds()));
             let is_leaf = is_leaf.and(Kinds::LEAVES) == is_leaf && matches!(clause.mode, Mode::Scalar | Mode::AnyLeaf);
             if clause.path.names.is_empty() && clause.mode == Mode::Scalar {
-                found.push(any_of(path.clone(), clause.atoms));
+                any_clauses.push(any_of(path.clone(), clause.atoms));
             } else if is_leaf && path.names.len() + clause.path.names.len() <= MAX_STEPS {
                 // A path through lists may find another element than the one that satisfies the rest.
                 let names = path.names.iter().chain(&clause.path.names);
-                found.push(Clause { path: Path::new(path.root, names), mode: Mode::AnyLeaf, atoms: clause.atoms });
+                any_clauses.push(Clause { path: Path::new(path.root, names), mode: Mode::AnyLeaf, atoms: clause.atoms });
                 whole.is_exact = false;
             } else {
                 whole.is_exact = false;
@@ -79,11 +79,11 @@ pub(super) fn some(path: &Path, elements: EventSet) -> EventSet {
             is_bound = true;
         }
         if !is_bound {
-            found.push(is(path.clone(), LIST.or(MAP)));
+            any_clauses.push(is(path.clone(), LIST.or(MAP)));
         }
         // The macro requires one element for all conditions, but each clause may find another one.
         whole.is_exact &= conditions == 1;
-        whole.any_of.push(found);
+        whole.any_of.push(any_clauses);
     }
     whole
 }

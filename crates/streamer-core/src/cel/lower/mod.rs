@@ -148,7 +148,7 @@ impl Lowering<'_> {
         self.scope.variable = Some(step.slot);
         let elements = self.set(condition, wanted);
         self.scope.variable = None;
-        let found = elements::some(&path, elements);
-        Some(EventSet { is_exact: found.is_exact && step.kind != MacroKind::ExistsOne, ..found })
+        let set = elements::some(&path, elements);
+        Some(EventSet { is_exact: set.is_exact && step.kind != MacroKind::ExistsOne, ..set })
     }
 }

@@ -34,17 +34,17 @@ impl StrictReads {
     }
 }
 
-fn strict(ast: &Scope<'_>, id: NodeId, kinds: Kinds, found: &mut StrictReads) {
-    let mut all = |ids: &[NodeId], kinds: Kinds| ids.iter().for_each(|id| strict(ast, *id, kinds, found));
+fn strict(ast: &Scope<'_>, id: NodeId, kinds: Kinds, reads: &mut StrictReads) {
+    let mut all = |ids: &[NodeId], kinds: Kinds| ids.iter().for_each(|id| strict(ast, *id, kinds, reads));
     match &ast[id] {
         Node::Literal(_) | Node::Ident { meaning: Meaning::Type(_), .. } => {}
-        Node::Ident { .. } | Node::Logic { .. } | Node::Bind { .. } => found.more(),
+        Node::Ident { .. } | Node::Logic { .. } | Node::Bind { .. } => reads.more(),
         Node::OptionalItem(inner) => all(&[*inner], Kinds::READABLE),
         Node::Paren(inner) => all(&[*inner], kinds),
         Node::List(items) => all(items, Kinds::READABLE),
         Node::Map(entries) => entries.iter().for_each(|(key, value)| {
-            strict(ast, *key, BOOL.or(NUMBER).or(STRING), found);
-            strict(ast, *value, Kinds::READABLE, found);
+            strict(ast, *key, BOOL.or(NUMBER).or(STRING), reads);
+            strict(ast, *value, Kinds::READABLE, reads);
         }),
         Node::Unary { op, operand, .. } => all(&[*operand], if *op == UnaryOp::Not { BOOL } else { NUMBER }),
         Node::Operation { first, rest } => {
@@ -55,19 +55,19 @@ fn strict(ast: &Scope<'_>, id: NodeId, kinds: Kinds, found: &mut StrictReads) {
         }
         Node::Ternary { branches, .. } => {
             all(&[branches[0].condition], BOOL);
-            found.more();
+            reads.more();
         }
         Node::Call { function: Function::Dyn, args } => all(args, kinds),
         Node::Call { function: Function::Extension(extension), args } => {
-            args.iter().enumerate().for_each(|(at, arg)| strict(ast, *arg, extension_kinds(*extension, at), found));
+            args.iter().enumerate().for_each(|(at, arg)| strict(ast, *arg, extension_kinds(*extension, at), reads));
         }
         Node::Call { function, args } => all(args, argument_kinds(*function)),
         Node::Has { target, .. } => all(&[*target], MAP),
-        Node::Chain { base, steps } => of_chain(ast, *base, steps, kinds, found),
+        Node::Chain { base, steps } => of_chain(ast, *base, steps, kinds, reads),
     }
 }
 
-fn of_chain(ast: &Scope<'_>, base: NodeId, steps: &[Step], kinds: Kinds, found: &mut StrictReads) {
+fn of_chain(ast: &Scope<'_>, base: NodeId, steps: &[Step], kinds: Kinds, reads: &mut StrictReads) {
     let named = steps.iter().take_while(|step| name_of(ast, step).is_some()).count();
     let kinds_of_named = match steps.get(named) {
         None => kinds,
@@ -76,16 +76,16 @@ fn of_chain(ast: &Scope<'_>, base: NodeId, steps: &[Step], kinds: Kinds, found: 
         Some(Step::Method { function, .. }) => target_kinds(*function),
     };
     match read(ast, base).and_then(|base| steps_from(base, ast, &steps[..named])) {
-        Some(EventRead::Path(path)) => found.add(path, kinds_of_named),
-        Some(_) => found.more(),
-        None => strict(ast, base, Kinds::READABLE, found),
+        Some(EventRead::Path(path)) => reads.add(path, kinds_of_named),
+        Some(_) => reads.more(),
+        None => strict(ast, base, Kinds::READABLE, reads),
     }
     for step in &steps[named..] {
         match step {
             Step::Select { .. } | Step::OptionalSelect { .. } => {}
-            Step::Macro(_) => found.more(),
-            Step::Method { function: Function::Extension(extension), .. } if extension.row().is_lazy() => found.more(),
-            Step::Index { key, .. } | Step::OptionalIndex { key, .. } => strict(ast, *key, Kinds::READABLE, found),
+            Step::Macro(_) => reads.more(),
+            Step::Method { function: Function::Extension(extension), .. } if extension.row().is_lazy() => reads.more(),
+            Step::Index { key, .. } | Step::OptionalIndex { key, .. } => strict(ast, *key, Kinds::READABLE, reads),
             Step::Method { function, args, .. } => {
                 args.iter().enumerate().for_each(|(at, arg)| {
                     let kinds = match function {
@@ -93,7 +93,7 @@ fn of_chain(ast: &Scope<'_>, base: NodeId, steps: &[Step], kinds: Kinds, found: 
                         Function::Contains => Kinds::READABLE,
                         _ => STRING,
                     };
-                    strict(ast, *arg, kinds, found);
+                    strict(ast, *arg, kinds, reads);
                 });
             }
         }

@@ -61,21 +61,27 @@ impl EngineState {
     /// The keys of the subscriptions of these partitions.
     pub fn gather(&self, names: &[PartitionName]) -> Gathered {
         let version = self.version.load_full();
-        let mut found = Gathered::default();
+        let mut gathered = Gathered::default();
         let mut places: HashSet<(Path, Mode, KeyKind)> = HashSet::new();
         for name in names {
             let Some(partition) = self.partition(&version.partitions, name) else { continue };
             for segment in &partition.segments {
-                self.gather_segment(segment, version.number, &mut found, &mut places);
+                self.gather_segment(segment, version.number, &mut gathered, &mut places);
             }
         }
-        found.hashes.sort_unstable();
-        found.hashes.dedup();
-        found.places = places.into_iter().collect();
-        found
+        gathered.hashes.sort_unstable();
+        gathered.hashes.dedup();
+        gathered.places = places.into_iter().collect();
+        gathered
     }
 
-    fn gather_segment(&self, segment: &Segment, version: u64, found: &mut Gathered, places: &mut HashSet<(Path, Mode, KeyKind)>) {
+    fn gather_segment(
+        &self,
+        segment: &Segment,
+        version: u64,
+        gathered: &mut Gathered,
+        places: &mut HashSet<(Path, Mode, KeyKind)>,
+    ) {
         let store = &segment.store;
         // A subscription that a later version removes still exists in this one, and that write may be rolled back.
         let is_live = |at: u32| !segment.is_gone(at, version);
@@ -94,21 +100,22 @@ impl EngineState {
             key.clear();
             key.extend_from_slice(&begins[path as usize]);
             end_key(&mut key, &probe);
-            found.hashes.push(murmur3_x64_128(&key));
+            gathered.hashes.push(murmur3_x64_128(&key));
             seen.insert((path, probe.kind()));
             let (at, mode) = &store.paths.paths[path as usize];
             let is_bool = matches!(probe, KeyProbe::Equal(ScalarRef::Bool(_)));
-            found.holes_pass |= is_bool && *mode == Mode::Scalar && matches!(at.root, Root::Data | Root::Before | Root::Envelope);
+            gathered.holes_pass |=
+                is_bool && *mode == Mode::Scalar && matches!(at.root, Root::Data | Root::Before | Root::Envelope);
         });
         places.extend(seen.into_iter().map(|(path, kind)| {
             let (path, mode) = &store.paths.paths[path as usize];
             (path.clone(), *mode, kind)
         }));
-        found.unkeyed += access.live(store, is_live).1;
+        gathered.unkeyed += access.live(store, is_live).1;
         for at in (0..store.len() as u32).filter(|at| is_live(*at)) {
-            found.transitions |= store.flags[at as usize] & flags::TRANSITIONS != 0;
+            gathered.transitions |= store.flags[at as usize] & flags::TRANSITIONS != 0;
             let record = self.records.get(store.slots[at as usize]);
-            found.holes_pass |= record.as_ref().is_some_and(|record| record.has_cel && !record.external_cel());
+            gathered.holes_pass |= record.as_ref().is_some_and(|record| record.has_cel && !record.external_cel());
         }
     }
 

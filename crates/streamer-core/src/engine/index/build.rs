@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The cost of a clause is how many conjunctions its atoms would bring up. For equalities that is counted. For other atoms it
-//! is estimated and taken [`PENALTY`] times, since an equality leads to a bucket, in which the search goes on. `exists`,
+//! is estimated and taken [`PENALTY`] times, since an equality leads to a bucket, in which the search continues. `exists`,
 //! `exists: false` and negations cost as much as all: they serve only where nothing else does.
 //!
 //! Invariant: a conjunction is filed under every atom of one of its clauses, or is in a list of its bucket.
@@ -44,7 +44,7 @@ const SLICED: usize = if cfg!(test) { 64 } else { 1024 };
 const SELECTIVE: f64 = 1.0 / 32.0;
 /// Conjunctions ruled out together by one look at a field take as long as verifying one.
 const LOOK: f64 = 4096.0;
-/// To look up an event's value in the cells of a field takes as long as verifying so many.
+/// To look up an event's value in the cells of a field takes as long as verifying this number of them.
 const ASK: f64 = if cfg!(test) { 0.0 } else { 4.0 };
 /// How many times as many have to be verified otherwise.
 const GAIN: f64 = 1.5;
@@ -411,25 +411,25 @@ impl<'s> Builder<'s> {
             self.unkeyed += 1;
         }
         let clause = self.store.clause(self.store.clauses(item.conjunction)[bit as usize]);
-        let mut found: Vec<(u32, bool)> = clause.atoms.map(|atom| self.key(keys, clause.path, atom)).collect();
-        found.sort_unstable();
+        let mut keys_of_clause: Vec<(u32, bool)> = clause.atoms.map(|atom| self.key(keys, clause.path, atom)).collect();
+        keys_of_clause.sort_unstable();
         // The first of a key that is found twice is the one that says less.
-        found.dedup_by_key(|(key, _)| *key);
+        keys_of_clause.dedup_by_key(|(key, _)| *key);
         // Of one value one equality holds, and a text has no elements.
         let is_equal = |key: u32| matches!(keys.all[key as usize].class, Class::Equal | Class::Tree);
-        let others = found.iter().filter(|(key, _)| !is_equal(*key)).count();
-        let is_one_place = found.iter().all(|(key, _)| keys.all[*key as usize].path == clause.path);
+        let others = keys_of_clause.iter().filter(|(key, _)| !is_equal(*key)).count();
+        let is_one_place = keys_of_clause.iter().all(|(key, _)| keys.all[*key as usize].path == clause.path);
         let disjoint = if is_one_place { others == 0 } else { is_text_or_element(self.store, clause) };
-        for &(key, exact) in &found {
+        for &(key, exact) in &keys_of_clause {
             let known = if exact { 1 << bit } else { 0 };
             filed.push((
                 key,
                 Item {
                     unknown: item.unknown & !known,
                     filed: item.unknown & known,
-                    repeated: item.repeated || (found.len() > 1 && !disjoint),
-                    copies: if level == 0 { 1 } else { item.copies * found.len() as u32 },
-                    filings: if level == 0 { found.len() as u32 } else { item.filings },
+                    repeated: item.repeated || (keys_of_clause.len() > 1 && !disjoint),
+                    copies: if level == 0 { 1 } else { item.copies * keys_of_clause.len() as u32 },
+                    filings: if level == 0 { keys_of_clause.len() as u32 } else { item.filings },
                     ..item
                 },
             ));
@@ -475,23 +475,23 @@ impl<'s> Builder<'s> {
             return;
         }
         let Some(layout) = Layout::of(store, rows.iter().map(|(_, row)| &clauses[row.clone()])) else { return };
-        let mut left = read(layout.fields());
+        let mut unfiltered = read(layout.fields());
         let mut sorted = Vec::with_capacity(rows.len());
         for (at, row) in rows {
             let mut decided = 0_u32;
             let bits: Vec<u32> = open_clauses(store, &items[at as usize]).map(|(bit, _)| bit).collect();
             let (place, share) = layout.row(store, &clauses[row.clone()], |clause| decided |= 1 << bits[clause]);
-            left += share;
+            unfiltered += share;
             sorted.push((place, at, decided, row));
         }
-        if verified < GAIN * left {
+        if verified < GAIN * unfiltered {
             return;
         }
         sorted.sort_unstable_by_key(|(place, at, ..)| (*place, *at));
         let mut leads = Vec::with_capacity(clauses.len());
-        let mut is_taken = vec![false; items.len()];
+        let mut is_member = vec![false; items.len()];
         for (_, at, decided, row) in sorted {
-            is_taken[at as usize] = true;
+            is_member[at as usize] = true;
             let item = items[at as usize];
             if level == 0 && self.cheapest(&item, level, keys).is_none_or(|(cost, _)| cost >= keys.cost_of_all()) {
                 self.unkeyed += 1;
@@ -499,8 +499,8 @@ impl<'s> Builder<'s> {
             let next = self.next_of(&Item { unknown: item.unknown & !decided, ..item });
             leads.extend(clauses[row].iter().map(|clause| [*clause, next.0]));
         }
-        let mut is_taken = is_taken.into_iter();
-        items.retain(|_| !is_taken.next().unwrap_or(false));
+        let mut is_member = is_member.into_iter();
+        items.retain(|_| !is_member.next().unwrap_or(false));
         self.recipe.push(Class::Slices, &[], &leads);
         let slices = Slices::new(store, layout, &leads);
         probes.extend(slices.paths().take(1).map(|path| Probe { path, matcher: self.matchers.len() as u32 }));
@@ -624,10 +624,10 @@ impl<'s> Builder<'s> {
             let atom = &keys.all[same[0].0 as usize].atom;
             let ((from, to), at) = (ends(&atom.view), self.store.encoded.position(atom.encoded));
             let (answering, rest): (Vec<FiledItem>, Vec<FiledItem>) = same.iter().partition(|(_, item)| self.is_answer(item));
-            for (found, list) in [(answering, &mut direct), (rest, &mut indirect)] {
-                if !found.is_empty() {
+            for (entries, list) in [(answering, &mut direct), (rest, &mut indirect)] {
+                if !entries.is_empty() {
                     let id = list.len() as u32;
-                    list.push((CutRange { from: from.clone(), to: to.clone(), id }, found, at));
+                    list.push((CutRange { from: from.clone(), to: to.clone(), id }, entries, at));
                 }
             }
         }
@@ -713,8 +713,8 @@ fn elements(store: &Store) -> Vec<u32> {
         let known: HashMap<(&Path, Mode), u32, FastHash> =
             (0..).zip(paths).filter(|(_, (_, mode))| among(*mode)).map(|(at, (path, mode))| ((path, *mode), at)).collect();
         for (at, (path, mode)) in paths.iter().enumerate() {
-            let found = element_mode(*mode).and_then(|mode| known.get(&(path, mode)));
-            elements[at] = found.copied().unwrap_or(NO_PATH);
+            let id = element_mode(*mode).and_then(|mode| known.get(&(path, mode)));
+            elements[at] = id.copied().unwrap_or(NO_PATH);
         }
     }
     elements
@@ -761,7 +761,7 @@ struct Share {
     of: f32,
 }
 
-/// How many equalities tell one of *rows* from others in buckets, if so many of them are filed under each clause.
+/// How many equalities tell one of *rows* from others in buckets, if this number of them is filed under each clause.
 fn levels<'f>(rows: usize, filed: impl Iterator<Item = &'f f64>) -> usize {
     let rows = rows as f64;
     // As many branches of one size would be.

@@ -10,7 +10,7 @@ pub struct Output {
     /// Slots of subscriptions that match.
     pub certain: Vec<u32>,
     /// Slots that match in another way than the event's change.
-    pub told: Vec<(u32, Outcome)>,
+    pub others: Vec<(u32, Outcome)>,
     /// Slots that match if their CEL part is true.
     pub candidates_for_cel: Vec<u32>,
     /// Slots that may match an event with unknown values.
@@ -35,7 +35,7 @@ impl Output {
     /// Begin with another event.
     pub fn clear(&mut self) {
         self.certain.clear();
-        self.told.clear();
+        self.others.clear();
         self.candidates_for_cel.clear();
         self.unknown.clear();
         self.spent.clear();
@@ -59,7 +59,7 @@ pub struct Matched<'s> {
     /// Slots of subscriptions that match with the transition of [`Matched::change`].
     pub certain: &'s [u32],
     /// Slots that match in another way.
-    pub told: &'s [(u32, Outcome)],
+    pub others: &'s [(u32, Outcome)],
     /// Errors of CEL to report.
     pub errors: &'s [CelError],
     /// The transition of [`Matched::certain`].
@@ -68,15 +68,15 @@ pub struct Matched<'s> {
     pub work: u64,
     /// Why the event was ignored.
     pub ignored: Option<Ignored>,
-    /// See [`OldScratch::found`].
-    pub(in crate::engine) found: &'s [u32],
+    /// See [`OldScratch::old_slots`].
+    pub(in crate::engine) old_slots: &'s [u32],
 }
 
 impl Matched<'_> {
     /// The result of an event that is ignored.
     pub(in crate::engine) fn ignored(reason: Ignored) -> Self {
         let change = Change::Untold;
-        Matched { certain: &[], told: &[], errors: &[], change, work: 0, ignored: Some(reason), found: &[] }
+        Matched { certain: &[], others: &[], errors: &[], change, work: 0, ignored: Some(reason), old_slots: &[] }
     }
 }
 

@@ -28,8 +28,8 @@ pub struct Plan {
 pub fn plan(form: &NormalForm) -> Plan {
     let pairs: Vec<String> = form.verify.iter().flat_map(|verify| pairs(verify)).collect();
     let in_words = |clauses: &[_]| clauses.iter().map(ToString::to_string).chain(pairs.iter().cloned()).collect();
-    let found: Vec<_> = form.conjunctions.iter().map(access_of).collect();
-    let access = form.conjunctions.iter().zip(&found).map(|(conjunction, found)| match found {
+    let accesses: Vec<_> = form.conjunctions.iter().map(access_of).collect();
+    let access = form.conjunctions.iter().zip(&accesses).map(|(conjunction, accesses)| match accesses {
         // A conjunction that cannot be true is never found.
         (Some(at), CostClass::Keyed) if !conjunction.clauses[*at].atoms.is_empty() => Some(conjunction.clauses[*at].to_string()),
         _ => None,
@@ -57,10 +57,10 @@ fn pairs(verify: &Verify) -> Vec<String> {
 
 /// The keys of a subscription; empty if it is too large for a segment, and so has never been added.
 fn keys(form: &NormalForm) -> BTreeSet<Vec<u8>> {
-    let mut found = BTreeSet::new();
+    let mut bytes = BTreeSet::new();
     let mut builder = StoreBuilder::default();
     if builder.add(0, 0, form).is_err() {
-        return found;
+        return bytes;
     }
     let store = builder.build(&mut PathSets::default());
     Access::of(&store, KeyScope::Shipping).for_each(
@@ -68,8 +68,8 @@ fn keys(form: &NormalForm) -> BTreeSet<Vec<u8>> {
         |_| true,
         |path, probe| {
             let (path, mode) = &store.paths.paths[path as usize];
-            found.insert(key_to_bytes(path, *mode, &probe));
+            bytes.insert(key_to_bytes(path, *mode, &probe));
         },
     );
-    found
+    bytes
 }

@@ -16,7 +16,7 @@ use crate::engine::verify::matchers::Matcher;
 use crate::engine::verify::paths::{MANY_PATHS, Positions};
 use crate::engine::verify::slices::Slices;
 use crate::engine::verify::store::{Store, flags};
-use crate::engine::verify::values::{SeenValue, Values};
+use crate::engine::verify::values::{LeafValue, Values};
 use crate::flatten::PathId;
 use crate::prefetch::prefetch;
 use crate::subscriptions::normal_form::Mode;
@@ -26,7 +26,7 @@ use std::collections::{HashMap, HashSet};
 
 /// The results of a segment for one event.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct SearchResults {
     /// Subscriptions found once.
     pub once: Vec<u32>,
     /// Subscriptions that may be listed several times, here and in no other list.
@@ -42,7 +42,7 @@ pub struct MatcherScratch {
     topics: topics::TopicScratch,
     hits: Vec<u32>,
     /// The bits of an event's values for the fields of slices.
-    asked: Vec<u64>,
+    lines: Vec<u64>,
     /// For each path: when its values were numbered, and their numbers, each with the kind of its value.
     numbered: Vec<(u64, u32, u32)>,
     numbers: Vec<(u32, Kind)>,
@@ -63,7 +63,7 @@ pub(super) struct Search<'s, 'v, 'f> {
     pub positions: &'s [Positions],
     pub values: &'v mut Values<'f>,
     pub seed: &'s Seed,
-    pub found: &'v mut Found,
+    pub results: &'v mut SearchResults,
     pub scratch: &'v mut MatcherScratch,
 }
 
@@ -107,13 +107,13 @@ impl Search<'_, '_, '_> {
         let (answers, several) =
             (bucket.answers as usize..bucket.several as usize, bucket.several as usize..bucket.lists_end as usize);
         if !answers.is_empty() {
-            let list = if again { &mut self.found.several } else { &mut self.found.once };
-            self.found.candidates += answers.len() as u64;
+            let list = if again { &mut self.results.several } else { &mut self.results.once };
+            self.results.candidates += answers.len() as u64;
             list.extend_from_slice(&self.index.lists[answers]);
         }
         if !several.is_empty() {
-            self.found.candidates += several.len() as u64;
-            self.found.several.extend_from_slice(&self.index.lists[several]);
+            self.results.candidates += several.len() as u64;
+            self.results.several.extend_from_slice(&self.index.lists[several]);
         }
         let mut at = bucket.candidates;
         while at < bucket.candidates_end {
@@ -156,13 +156,13 @@ impl Search<'_, '_, '_> {
         for at in 0..self.values.present().len() {
             let path = self.values.present()[at];
             for (mode, position) in self.positions[path.0 as usize].into_iter().enumerate() {
-                let is_asked = position != u32::MAX
+                let is_wanted = position != u32::MAX
                     && match mode {
                         CHANGED => self.is_present(position),
                         GONE => !self.is_present(position),
                         _ => true,
                     };
-                if !is_asked {
+                if !is_wanted {
                     continue;
                 }
                 let start = paths.partition_point(|probe| probe.path < position);
@@ -205,10 +205,10 @@ impl Search<'_, '_, '_> {
             _ => {}
         }
         for at in values {
-            let seen = self.values.get(at);
+            let value = self.values.get(at);
             let mut hits = std::mem::take(&mut self.scratch.hits);
             let start = hits.len();
-            self.matcher(matcher, at, &seen, again, &mut hits);
+            self.matcher(matcher, at, &value, again, &mut hits);
             // Following a hit may run other matchers, which append to the same list and then remove what they appended.
             self.scratch.hits = hits;
             let end = self.scratch.hits.len();
@@ -247,11 +247,11 @@ impl Search<'_, '_, '_> {
                     other == path && self.values.get(at).scalar.is_some_and(is_it)
                 })
             };
-            let found = self.values.scalar_hash(at).and_then(find);
+            let known = self.values.scalar_hash(at).and_then(find);
             let kind = self.values.kind(at);
-            if found.is_some() || !unnamed.has(kind) {
-                unnamed = if found.is_some() { unnamed } else { unnamed.or(Kinds::of(kind)) };
-                numbers.push((found.unwrap_or(UNNAMED), kind));
+            if known.is_some() || !unnamed.has(kind) {
+                unnamed = if known.is_some() { unnamed } else { unnamed.or(Kinds::of(kind)) };
+                numbers.push((known.unwrap_or(UNNAMED), kind));
             }
         }
         numbered[path as usize] = (*stamp, start as u32, numbers.len() as u32);
@@ -275,21 +275,21 @@ impl Search<'_, '_, '_> {
 
     /// Follow the target of each row that the event does not rule out.
     fn slices(&mut self, slices: &Slices, again: bool) {
-        let mut asked = std::mem::take(&mut self.scratch.asked);
-        asked.clear();
+        let mut lines = std::mem::take(&mut self.scratch.lines);
+        lines.clear();
         for (field, path) in slices.paths().enumerate() {
             let at = self.values_at(path);
-            asked.push(slices.asked(field, self.values, at));
+            lines.push(slices.lines_of(field, self.values, at));
         }
-        spend(slices.blocks() * asked.len() / 64);
+        spend(slices.blocks() * lines.len() / 64);
         let mut hits = std::mem::take(&mut self.scratch.hits);
         let (start, checks) = (hits.len(), &self.index.checks);
-        slices.find(&asked, |next| {
+        slices.find(&lines, |next| {
             // The checks of neighbours lie next to one another, but few of them remain.
             prefetch(checks, (next & !CANDIDATE) as usize);
             hits.push(next);
         });
-        (self.scratch.asked, self.scratch.hits) = (asked, hits);
+        (self.scratch.lines, self.scratch.hits) = (lines, hits);
         let end = self.scratch.hits.len();
         for hit in start..end {
             self.follow(Next(self.scratch.hits[hit]), again);
@@ -298,18 +298,18 @@ impl Search<'_, '_, '_> {
     }
 
     /// Match one value: answers go to the result, other targets are appended to *hits*.
-    fn matcher(&mut self, matcher: &Matcher, at: usize, seen: &SeenValue<'_>, again: bool, hits: &mut Vec<u32>) {
-        let Found { once, several, candidates } = &mut *self.found;
+    fn matcher(&mut self, matcher: &Matcher, at: usize, value: &LeafValue<'_>, again: bool, hits: &mut Vec<u32>) {
+        let SearchResults { once, several, candidates } = &mut *self.results;
         let answer = if again { several } else { once };
         let before = answer.len();
         let mut hit = |ids: &[u32]| hits.extend_from_slice(ids);
-        match (matcher, seen.scalar) {
+        match (matcher, value.scalar) {
             (Matcher::Numbers { answers, others }, Some(ScalarRef::Number(number))) => {
                 answers.query_number(number, answer);
                 others.query_number(number, hits);
             }
             (Matcher::Times { of, answers, others }, _) => {
-                if let Some(number) = seen.leaf.time(*of) {
+                if let Some(number) = value.leaf.time(*of) {
                     answers.query_number(number, answer);
                     others.query_number(number, hits);
                 }
@@ -320,14 +320,14 @@ impl Search<'_, '_, '_> {
                     others.query_number(Number::from_u64(size.into()), hits);
                 }
             }
-            (Matcher::Trees(trees), None) if trees.has(seen.kind) => {
+            (Matcher::Trees(trees), None) if trees.has(value.kind) => {
                 if let Some(hash) = self.values.tree_hash(at) {
                     let equals = |tree: &_| atom_holds(&AtomView::EqualTree(tree), self.values, at);
                     hits.extend(trees.find(hash, equals));
                 }
             }
             (Matcher::AnythingBut(sets), scalar) => {
-                for (_, set) in sets.iter().filter(|(kinds, _)| kinds.has(seen.kind)) {
+                for (_, set) in sets.iter().filter(|(kinds, _)| kinds.has(value.kind)) {
                     match scalar {
                         Some(scalar) => set.query(scalar, &mut hit),
                         None => set.all(&mut hit),
@@ -364,8 +364,8 @@ impl Search<'_, '_, '_> {
         if next.0 & CANDIDATE != 0 {
             self.candidate(next.0 & !CANDIDATE, again);
         } else if next.0 & ANSWER != 0 {
-            self.found.candidates += 1;
-            let list = if again { &mut self.found.several } else { &mut self.found.once };
+            self.results.candidates += 1;
+            let list = if again { &mut self.results.several } else { &mut self.results.once };
             list.push(next.0 & !ANSWER);
         } else {
             self.bucket(next.0, again);
@@ -376,7 +376,7 @@ impl Search<'_, '_, '_> {
     #[inline]
     fn candidate(&mut self, at: u32, again: bool) -> u32 {
         let (record, next) = CheckRecord::read(&self.index.checks, at);
-        self.found.candidates += 1;
+        self.results.candidates += 1;
         let mut checks = record.checks;
         loop {
             let words = checks;
@@ -392,8 +392,10 @@ impl Search<'_, '_, '_> {
         }
         let again = again || record.is_apart();
         match record.wanted() {
-            Wanted::One(subscription) => if again { &mut self.found.several } else { &mut self.found.once }.push(subscription),
-            Wanted::All(conjunction) => hand_out(self.store, conjunction, again, self.found),
+            Wanted::One(subscription) => {
+                if again { &mut self.results.several } else { &mut self.results.once }.push(subscription)
+            }
+            Wanted::All(conjunction) => hand_out(self.store, conjunction, again, self.results),
         }
         next
     }
@@ -448,16 +450,16 @@ impl Search<'_, '_, '_> {
 
 /// Add the subscriptions of a conjunction that is true to the result.
 #[inline]
-pub(super) fn hand_out(store: &Store, conjunction: u32, again: bool, found: &mut Found) {
+pub(super) fn hand_out(store: &Store, conjunction: u32, again: bool, results: &mut SearchResults) {
     let targets = store.targets(conjunction);
     if again {
-        found.several.extend_from_slice(targets);
+        results.several.extend_from_slice(targets);
     } else if store.any_flags & flags::SEVERAL == 0 {
-        found.once.extend_from_slice(targets);
+        results.once.extend_from_slice(targets);
     } else {
         for &target in targets {
             let several = store.flags[target as usize] & flags::SEVERAL != 0;
-            if several { &mut found.several } else { &mut found.once }.push(target);
+            if several { &mut results.several } else { &mut results.once }.push(target);
         }
     }
 }

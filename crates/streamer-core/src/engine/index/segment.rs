@@ -25,7 +25,7 @@ use crate::bloom::keys::Access;
 use crate::engine::index::buckets::Index;
 use crate::engine::index::build::{Depth, build};
 use crate::engine::index::output::Output;
-use crate::engine::index::search::{Found, MatcherScratch, Search, hand_out};
+use crate::engine::index::search::{MatcherScratch, Search, SearchResults, hand_out};
 use crate::engine::index::shapes::Shapes;
 use crate::engine::index::tombstones::Tombstones;
 use crate::engine::verify::clauses;
@@ -138,7 +138,7 @@ impl Guard {
 /// Scratch of one segment after another.
 #[derive(Debug, Default)]
 pub struct SegmentScratch {
-    found: Found,
+    results: SearchResults,
     matchers: MatcherScratch,
     stamps: Vec<u32>,
     epoch: u32,
@@ -244,39 +244,39 @@ impl Segment {
     /// The subscriptions, by position, that have a conjunction which is true for one side of an event.
     pub(in crate::engine) fn satisfied<'s>(
         &self,
-        asked: &SegmentQuery<'_>,
+        query: &SegmentQuery<'_>,
         values: &mut Values<'_>,
         scratch: &'s mut SegmentScratch,
         output: &mut Output,
     ) -> &'s [u32] {
-        self.search(0, asked, values, scratch, output);
-        &scratch.found.once
+        self.search(0, query, values, scratch, output);
+        &scratch.results.once
     }
 
     /// Find the matches of one side of an event at *version*.
-    pub fn find(&self, asked: &SegmentQuery<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
-        if self.is_skipped(asked.answer) {
+    pub fn find(&self, query: &SegmentQuery<'_>, values: &mut Values<'_>, scratch: &mut SegmentScratch, output: &mut Output) {
+        if self.is_skipped(query.answer) {
             return;
         }
         let store = &self.store;
-        self.search(0, asked, values, scratch, output);
-        let found = &scratch.found.once;
+        self.search(0, query, values, scratch, output);
+        let once = &scratch.results.once;
         let verified = flags_verified(values);
         if store.any_flags & (verified | flags::CEL) == 0 {
             match self.removed.get() {
-                None => output.certain.extend(found.iter().map(|at| store.slots[*at as usize])),
-                Some(removed) => removed.extend_with_live(found, asked.version, &store.slots, &mut output.certain),
+                None => output.certain.extend(once.iter().map(|at| store.slots[*at as usize])),
+                Some(removed) => removed.extend_with_live(once, query.version, &store.slots, &mut output.certain),
             }
             return;
         }
-        output.evaluated += found.len() as u64;
+        output.evaluated += once.len() as u64;
         // Each is read in place, but their cache misses overlap.
-        for &at in found {
+        for &at in once {
             prefetch(&store.flags, at as usize);
             prefetch(&store.slots, at as usize);
         }
-        for &at in found {
-            if self.holds(at, asked, values, verified, output) {
+        for &at in once {
+            if self.holds(at, query, values, verified, output) {
                 let list =
                     if store.flags[at as usize] & flags::CEL == 0 { &mut output.certain } else { &mut output.candidates_for_cel };
                 list.push(store.slots[at as usize]);
@@ -289,22 +289,22 @@ impl Segment {
     pub fn find_old(
         &self,
         need: u8,
-        asked: &SegmentQuery<'_>,
+        query: &SegmentQuery<'_>,
         values: &mut Values<'_>,
         scratch: &mut SegmentScratch,
         output: &mut Output,
-        found: &mut Vec<(u32, u8)>,
+        flagged: &mut Vec<(u32, u8)>,
     ) {
         let store = &self.store;
-        if store.any_flags & need != need || self.is_skipped(asked.answer) {
+        if store.any_flags & need != need || self.is_skipped(query.answer) {
             return;
         }
-        self.search(need, asked, values, scratch, output);
+        self.search(need, query, values, scratch, output);
         let verified = flags_verified(values);
-        for &at in &scratch.found.once {
+        for &at in &scratch.results.once {
             let flags = store.flags[at as usize];
-            if flags & (need | flags::BEFORE) == need && self.holds(at, asked, values, verified, output) {
-                found.push((store.slots[at as usize], flags));
+            if flags & (need | flags::BEFORE) == need && self.holds(at, query, values, verified, output) {
+                flagged.push((store.slots[at as usize], flags));
             }
         }
     }
@@ -329,23 +329,23 @@ impl Segment {
     fn search(
         &self,
         need: u8,
-        asked: &SegmentQuery<'_>,
+        query: &SegmentQuery<'_>,
         values: &mut Values<'_>,
         scratch: &mut SegmentScratch,
         output: &mut Output,
     ) {
-        let guard = self.guard.as_ref().filter(|_| asked.answer == Answer::No);
-        let SegmentScratch { found, matchers, stamps, epoch } = scratch;
-        let SegmentQuery { map, seed, .. } = *asked;
-        found.once.clear();
-        found.several.clear();
-        found.candidates = 0;
+        let guard = self.guard.as_ref().filter(|_| query.answer == Answer::No);
+        let SegmentScratch { results, matchers, stamps, epoch } = scratch;
+        let SegmentQuery { map, seed, .. } = *query;
+        results.once.clear();
+        results.several.clear();
+        results.candidates = 0;
         let store = &self.store;
         match &self.index {
             Some(index) => {
-                Search { store, index, map: &map.ids, positions: &map.positions, values, seed, found, scratch: matchers }
-                    .run(asked.answer);
-                output.candidates += found.candidates;
+                Search { store, index, map: &map.ids, positions: &map.positions, values, seed, results, scratch: matchers }
+                    .run(query.answer);
+                output.candidates += results.candidates;
             }
             None => {
                 let is_needed = |at: &u32| store.flags[*at as usize] & need == need;
@@ -354,7 +354,7 @@ impl Segment {
                         return;
                     }
                     if store.clauses(conjunction).iter().all(|clause| clauses::clause_holds(store, *clause, &map.ids, values)) {
-                        hand_out(store, conjunction, false, found);
+                        hand_out(store, conjunction, false, results);
                     }
                 };
                 match guard {
@@ -369,7 +369,7 @@ impl Segment {
                 }
             }
         }
-        if !found.several.is_empty() {
+        if !results.several.is_empty() {
             if stamps.len() < store.len() {
                 stamps.resize(store.len(), 0);
             }
@@ -378,19 +378,19 @@ impl Segment {
                 stamps.fill(0);
                 *epoch = 1;
             }
-            let Found { once, several, .. } = found;
+            let SearchResults { once, several, .. } = results;
             once.extend(several.drain(..).filter(|at| std::mem::replace(&mut stamps[*at as usize], *epoch) != *epoch));
         }
     }
 
     /// Whether a subscription with a true conjunction exists and passes its verification.
     #[inline]
-    fn holds(&self, at: u32, asked: &SegmentQuery<'_>, values: &mut Values<'_>, verified: u8, output: &mut Output) -> bool {
-        if self.is_gone(at, asked.version) {
+    fn holds(&self, at: u32, query: &SegmentQuery<'_>, values: &mut Values<'_>, verified: u8, output: &mut Output) -> bool {
+        if self.is_gone(at, query.version) {
             return false;
         }
         self.store.flags[at as usize] & verified == 0
-            || verification_holds(&self.store, at, &asked.map.ids, values).unwrap_or_else(|Spent| {
+            || verification_holds(&self.store, at, &query.map.ids, values).unwrap_or_else(|Spent| {
                 output.spent.push(self.store.slots[at as usize]);
                 false
             })

@@ -38,20 +38,20 @@ impl Tombstones {
         self.bit(at) && (self.is_newest(version) || (1..=version).contains(&self.removed_at(at)))
     }
 
-    /// Append the *slots* of those of *found* that are there for a reader of *version*.
-    pub fn extend_with_live(&self, found: &[u32], version: u64, slots: &[u32], out: &mut Vec<u32>) {
+    /// Append the *slots* of those of *candidates* that are there for a reader of *version*.
+    pub fn extend_with_live(&self, candidates: &[u32], version: u64, slots: &[u32], out: &mut Vec<u32>) {
         let start = out.len();
         // Without a branch: whether one is gone cannot be foreseen.
-        out.resize(start + found.len(), 0);
+        out.resize(start + candidates.len(), 0);
         let mut end = start;
-        for at in found {
+        for at in candidates {
             out[end] = slots[*at as usize];
             end += usize::from(!self.bit(*at));
         }
         out.truncate(end);
         if !self.is_newest(version) {
             out.truncate(start);
-            out.extend(found.iter().filter(|at| !self.is_gone(**at, version)).map(|at| slots[*at as usize]));
+            out.extend(candidates.iter().filter(|at| !self.is_gone(**at, version)).map(|at| slots[*at as usize]));
         }
     }
 

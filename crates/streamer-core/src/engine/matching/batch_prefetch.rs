@@ -30,7 +30,7 @@ const SEGMENTS: usize = 2;
 impl EngineState {
     /// Prefetch the data that events at these places read first, for at most [`PREFETCHED`] of them.
     pub fn prefetch<'e>(&self, version: &Version, located: impl Iterator<Item = Located<'e>>) {
-        let mut seen: [Option<&Arc<Partition>>; PREFETCHED] = [None; PREFETCHED];
+        let mut prefetched: [Option<&Arc<Partition>>; PREFETCHED] = [None; PREFETCHED];
         let (mut count, mut last) = (0, None);
         for Located { key, tenant, collection } in located.take(PREFETCHED) {
             if last.replace(key) == Some(key) {
@@ -39,19 +39,19 @@ impl EngineState {
             let (Some(tenant), Some(collection)) = (tenant, collection) else { continue };
             let Some(partition) = version.partitions.get(key, tenant, collection) else { continue };
             prefetch_all(&**partition);
-            seen[count] = Some(partition);
+            prefetched[count] = Some(partition);
             count += 1;
         }
-        let seen = || seen[..count].iter().flatten().map(|partition| partition.present());
-        for partition in seen() {
+        let prefetched = || prefetched[..count].iter().flatten().map(|partition| partition.present());
+        for partition in prefetched() {
             prefetch(&partition.segments, 0);
             partition.filter.as_deref().inspect(|filter| prefetch_all(*filter));
         }
-        for partition in seen() {
+        for partition in prefetched() {
             partition.filter.as_deref().inspect(|filter| filter.prefetch());
             partition.segments.iter().take(SEGMENTS).for_each(|segment| prefetch_all(&**segment));
         }
-        for partition in seen() {
+        for partition in prefetched() {
             partition.segments.iter().take(SEGMENTS).for_each(|segment| segment.prefetch());
         }
     }

@@ -4,7 +4,7 @@
 use crate::bloom::filter::BloomFilter;
 use crate::engine::index::output::Output;
 use crate::engine::index::segment::{Segment, SegmentScratch};
-use crate::engine::matching::group::{Group, SeenPartitions};
+use crate::engine::matching::group::{Group, VisiblePartitions};
 use crate::engine::matching::programs::CelScratch;
 use crate::engine::matching::scratch::{OldScratch, Scratch};
 use crate::engine::state::engine_state::EngineState;
@@ -24,14 +24,14 @@ use std::sync::Arc;
 pub(super) struct One<'e> {
     pub version: &'e Arc<Version>,
     pub event: Event<'e>,
-    pub seen: &'e SeenPartitions<'e>,
+    pub visible: &'e VisiblePartitions<'e>,
     pub view: &'e View,
     pub flat: &'e Flat<'e>,
 }
 
 impl<'e> One<'e> {
     pub fn segments(&self) -> impl Iterator<Item = &'e Arc<Segment>> + Clone + use<'e> {
-        segments(self.seen)
+        segments(self.visible)
     }
 }
 
@@ -45,30 +45,30 @@ pub(super) struct Work<'s> {
     pub tally: &'s Tally,
 }
 
-fn segments<'r>(seen: &'r SeenPartitions<'r>) -> impl Iterator<Item = &'r Arc<Segment>> + Clone {
-    seen.iter().flatten().flat_map(|partition| &partition.segments)
+fn segments<'r>(visible: &'r VisiblePartitions<'r>) -> impl Iterator<Item = &'r Arc<Segment>> + Clone {
+    visible.iter().flatten().flat_map(|partition| &partition.segments)
 }
 
-pub(super) fn filters<'r>(seen: &'r SeenPartitions<'r>) -> impl Iterator<Item = &'r BloomFilter> + Clone {
-    seen.iter().flatten().filter_map(|partition| partition.filter.as_deref())
+pub(super) fn filters<'r>(visible: &'r VisiblePartitions<'r>) -> impl Iterator<Item = &'r BloomFilter> + Clone {
+    visible.iter().flatten().filter_map(|partition| partition.filter.as_deref())
 }
 
 /// The path sets of an event's partitions.
-pub(super) fn sets<'r>(seen: &'r SeenPartitions<'r>) -> impl Iterator<Item = &'r PathSet> + Clone {
-    segments(seen).map(|segment| &*segment.store.paths).chain(filters(seen).map(|filter| &*filter.places))
+pub(super) fn sets<'r>(visible: &'r VisiblePartitions<'r>) -> impl Iterator<Item = &'r PathSet> + Clone {
+    segments(visible).map(|segment| &*segment.store.paths).chain(filters(visible).map(|filter| &*filter.places))
 }
 
 /// Whether the path sets of an event's partitions have these numbers: as [`sets`] would show, in half the time.
-pub(super) fn asks_for(seen: &SeenPartitions<'_>, numbers: &[u64]) -> bool {
+pub(super) fn asks_for(visible: &VisiblePartitions<'_>, numbers: &[u64]) -> bool {
     let mut numbers = numbers.iter();
-    for partition in seen.iter().flatten() {
+    for partition in visible.iter().flatten() {
         for segment in &partition.segments {
             if numbers.next() != Some(&segment.store.paths.number) {
                 return false;
             }
         }
     }
-    for partition in seen.iter().flatten() {
+    for partition in visible.iter().flatten() {
         if let Some(filter) = &partition.filter
             && numbers.next() != Some(&filter.places.number)
         {
@@ -80,31 +80,32 @@ pub(super) fn asks_for(seen: &SeenPartitions<'_>, numbers: &[u64]) -> bool {
 
 impl EngineState {
     /// The partitions that an event of *tenant* and *collection* sees: its own, and those for all collections or tenants.
-    pub(super) fn seen_by<'r>(&self, version: &'r Version, tenant: &str, collection: Option<&str>) -> SeenPartitions<'r> {
+    pub(super) fn visible_to<'r>(&self, version: &'r Version, tenant: &str, collection: Option<&str>) -> VisiblePartitions<'r> {
         let tenant_hash = self.seed.hash_bytes(tenant.as_bytes());
-        let find = |hash, tenant, collection| version.partitions.get(hash, tenant, collection).map(|found| self.opened(found));
-        let mut seen = [None; 4];
+        let find =
+            |hash, tenant, collection| version.partitions.get(hash, tenant, collection).map(|partition| self.opened(partition));
+        let mut visible = [None; 4];
         if let Some(name) = collection {
             let hash = self.seed.hash_bytes(name.as_bytes());
-            seen[0] = find(join(&self.seed, tenant_hash, hash), tenant, name);
+            visible[0] = find(join(&self.seed, tenant_hash, hash), tenant, name);
             if version.any_tenant > 0 {
-                seen[1] = find(join(&self.seed, self.all, hash), "*", name);
+                visible[1] = find(join(&self.seed, self.all, hash), "*", name);
             }
         }
         if version.any_collection > 0 {
-            seen[2] = find(join(&self.seed, tenant_hash, self.all), tenant, "*");
+            visible[2] = find(join(&self.seed, tenant_hash, self.all), tenant, "*");
             if version.any_tenant > 0 {
-                seen[3] = find(join(&self.seed, self.all, self.all), "*", "*");
+                visible[3] = find(join(&self.seed, self.all, self.all), "*", "*");
             }
         }
-        seen
+        visible
     }
 
     /// Find the partition of an event, as far as it can be found without reading all of it; for [`Group::expect`].
     pub fn locate<'e>(&'e self, event: Event<'e>, scratch: &mut Scratch) -> Located<'e> {
         let flattener = &mut scratch.flattener;
-        let given = event.given(self.options.default_tenant.as_deref());
-        let (tenant, collection) = flattener.locate(&self.locator, event.text, &given, &self.options.limits);
+        let caller = event.caller_parts(self.options.default_tenant.as_deref());
+        let (tenant, collection) = flattener.locate(&self.locator, event.text, &caller, &self.options.limits);
         let hash = |name: Option<&str>| self.seed.hash_bytes(name.unwrap_or_default().as_bytes());
         let of_collection = match (collection, &self.options.layout.collection) {
             (None, Part::Made(..)) => flattener.located_made(&self.locator, event.text, &self.seed),
@@ -144,25 +145,25 @@ impl EngineState {
         let Scratch { flattener, views, values, segment, output, old, cel, tally } = scratch;
         let mut rest = Work { values, segment, output, old, cel, tally };
         let options = &self.options;
-        let given = event.given(options.default_tenant.as_deref());
+        let caller = event.caller_parts(options.default_tenant.as_deref());
         let version = group.version;
         let expected = group.expected();
         if let Some(view) = group.guess()
-            && let Ok(flat) = flattener.flatten(&view.trie, event.text, options.validation, &given, &options.limits)
+            && let Ok(flat) = flattener.flatten(&view.trie, event.text, options.validation, &caller, &options.limits)
             && group.is_right(flat.parts())
         {
-            return Ok(use_(&One { version, event, seen: &group.seen, view: &view, flat: &flat }, &mut rest));
+            return Ok(use_(&One { version, event, visible: &group.visible, view: &view, flat: &flat }, &mut rest));
         }
         if expected.is_none()
             && group.is_alone()
-            && self.locator.reads(&given)
+            && self.locator.reads(&caller)
             && let Some(view) = views.guess()
         {
-            if let Ok(flat) = flattener.flatten(&view.trie, event.text, options.validation, &given, &options.limits) {
-                let seen = self.seen_by(version, flat.parts().tenant, flat.parts().collection);
-                let is_right = asks_for(&seen, views.key());
+            if let Ok(flat) = flattener.flatten(&view.trie, event.text, options.validation, &caller, &options.limits) {
+                let visible = self.visible_to(version, flat.parts().tenant, flat.parts().collection);
+                let is_right = asks_for(&visible, views.key());
                 if views.is_right(is_right) {
-                    let used = use_(&One { version, event, seen: &seen, view: &view, flat: &flat }, &mut rest);
+                    let used = use_(&One { version, event, visible: &visible, view: &view, flat: &flat }, &mut rest);
                     views.give_back(view);
                     return Ok(used);
                 }
@@ -171,25 +172,25 @@ impl EngineState {
         }
         let (located, name) = match expected {
             Some(Located { tenant, collection, .. }) => (tenant, collection),
-            None => flattener.locate(&self.locator, event.text, &given, &options.limits),
+            None => flattener.locate(&self.locator, event.text, &caller, &options.limits),
         };
-        let mut seen = self.seen_by(version, located.unwrap_or_default(), name);
+        let mut visible = self.visible_to(version, located.unwrap_or_default(), name);
         let mut is_settled = false;
         loop {
-            let is_last = asks_for(&seen, views.key());
-            let view = views.get(is_last, sets(&seen), &options.layout, options.soft_delete.as_ref());
-            let flat = flattener.flatten(&view.trie, event.text, options.validation, &given, &options.limits)?;
+            let is_last = asks_for(&visible, views.key());
+            let view = views.get(is_last, sets(&visible), &options.layout, options.soft_delete.as_ref());
+            let flat = flattener.flatten(&view.trie, event.text, options.validation, &caller, &options.limits)?;
             if !is_settled {
                 // The located names are a guess: an event with duplicates, for example, may belong elsewhere.
                 is_settled = true;
                 let parts = flat.parts();
                 if parts.tenant != located.unwrap_or_default() || parts.collection != name {
-                    seen = self.seen_by(version, parts.tenant, parts.collection);
+                    visible = self.visible_to(version, parts.tenant, parts.collection);
                     continue;
                 }
             }
-            group.keep(flat.parts(), seen, view);
-            return Ok(use_(&One { version, event, seen: &seen, view, flat: &flat }, &mut rest));
+            group.keep(flat.parts(), visible, view);
+            return Ok(use_(&One { version, event, visible: &visible, view, flat: &flat }, &mut rest));
         }
     }
 }

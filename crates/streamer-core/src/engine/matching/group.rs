@@ -22,7 +22,7 @@ use crate::flatten::Parts;
 use std::sync::Arc;
 
 /// The partitions that an event sees.
-pub(super) type SeenPartitions<'r> = [Option<&'r Arc<Partition>>; 4];
+pub(super) type VisiblePartitions<'r> = [Option<&'r Arc<Partition>>; 4];
 
 /// See the head of this file. It matches on one state of an engine, in one thread.
 #[derive(Debug)]
@@ -30,11 +30,11 @@ pub struct Group<'r> {
     pub(super) version: &'r Arc<Version>,
     located: Option<Located<'r>>,
     key: Option<u64>,
-    is_kept: bool,
+    is_reused: bool,
     tenant: String,
     collection: String,
     has_collection: bool,
-    pub(super) seen: SeenPartitions<'r>,
+    pub(super) visible: VisiblePartitions<'r>,
     view: Option<Arc<View>>,
     luck: Luck,
 }
@@ -42,7 +42,7 @@ pub struct Group<'r> {
 impl<'r> Group<'r> {
     /// For several events.
     pub fn new(version: &'r Arc<Version>) -> Group<'r> {
-        Group { is_kept: true, ..Group::alone(version) }
+        Group { is_reused: true, ..Group::alone(version) }
     }
 
     /// For one event.
@@ -51,11 +51,11 @@ impl<'r> Group<'r> {
             version,
             located: None,
             key: None,
-            is_kept: false,
+            is_reused: false,
             tenant: String::new(),
             collection: String::new(),
             has_collection: false,
-            seen: [None; 4],
+            visible: [None; 4],
             view: None,
             luck: Luck::default(),
         }
@@ -87,18 +87,18 @@ impl<'r> Group<'r> {
 
     /// Whether the group has no data for the event, and will not keep any for the next.
     pub(super) fn is_alone(&self) -> bool {
-        !self.is_kept && self.located.is_none()
+        !self.is_reused && self.located.is_none()
     }
 
     /// Keep the partitions and the view of an event.
-    pub(super) fn keep(&mut self, parts: &Parts<'_>, seen: SeenPartitions<'r>, view: &Arc<View>) {
-        if self.is_kept {
+    pub(super) fn keep(&mut self, parts: &Parts<'_>, visible: VisiblePartitions<'r>, view: &Arc<View>) {
+        if self.is_reused {
             self.tenant.clear();
             self.tenant.push_str(parts.tenant);
             self.collection.clear();
             self.collection.push_str(parts.collection.unwrap_or_default());
             self.has_collection = parts.collection.is_some();
-            self.seen = seen;
+            self.visible = visible;
             self.view = Some(view.clone());
         }
     }

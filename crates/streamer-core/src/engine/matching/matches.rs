@@ -8,7 +8,7 @@ use crate::cel::Verdict;
 use crate::engine::index::output::{Matched, Output, Stays};
 use crate::engine::index::segment::{Segment, SegmentQuery, SegmentScratch};
 use crate::engine::matching::flattening::{One, Work, asks_for, filters, sets};
-use crate::engine::matching::group::{Group, SeenPartitions};
+use crate::engine::matching::group::{Group, VisiblePartitions};
 use crate::engine::matching::programs::{Programs, forget_refused};
 use crate::engine::matching::scratch::{OldScratch, Scratch};
 use crate::engine::matching::unknown::{CandidateSearch, PartialEvent};
@@ -94,8 +94,8 @@ impl EngineState {
             tell(self.identity(one.flat, &mut rest.old.flattener));
             change == Change::Compare && !rest.output.certain.is_empty() && self.find_stays(one, rest)
         })?;
-        let Matched { found, .. } = matched;
-        Ok((matched, Stays(is_read.then_some(found))))
+        let Matched { old_slots, .. } = matched;
+        Ok((matched, Stays(is_read.then_some(old_slots))))
     }
 
     /// The names of an event.
@@ -127,8 +127,8 @@ impl EngineState {
         let text = changes.as_deref().map_or(event.text, |changes| changes[0].as_bytes());
         let Scratch { flattener, old, .. } = scratch;
         let Options { default_tenant, limits, validation, .. } = &self.options;
-        let given = event.given(default_tenant.as_deref());
-        match flattener.flatten(&self.no_paths, text, *validation, &given, limits) {
+        let caller = event.caller_parts(default_tenant.as_deref());
+        match flattener.flatten(&self.no_paths, text, *validation, &caller, limits) {
             Ok(flat) => tell(self.identity(&flat, &mut old.flattener)),
             Err(Unread::Ignored(reason)) => return Ok(Some(reason)),
             Err(unread) if changes.is_some() => return Err(flatten::of_change(unread, 0).into_error()),
@@ -216,18 +216,18 @@ impl EngineState {
             });
             let (change, is_read) = matched.map_err(|unread| flatten::of_change(unread, number))?;
             let Scratch { output, old, .. } = &mut *scratch;
-            let stays = Stays(is_read.then_some(&*old.found));
+            let stays = Stays(is_read.then_some(&*old.slots));
             let certain = output.certain.iter().map(|slot| {
                 let flags = self.records.get(*slot).as_ref().map_or(0, |record| record.flags);
                 (*slot, Outcome { transition: stays.transition(change, *slot, flags), certain: true })
             });
-            for (slot, outcome) in certain.chain(output.told.iter().copied()) {
+            for (slot, outcome) in certain.chain(output.others.iter().copied()) {
                 outcomes.entry(slot).and_modify(|known| *known = known.or(outcome)).or_insert(outcome);
             }
             all.add_counts(output);
         }
-        all.told = outcomes.into_iter().collect();
-        all.told.sort_unstable_by_key(|(slot, _)| *slot);
+        all.others = outcomes.into_iter().collect();
+        all.others.sort_unstable_by_key(|(slot, _)| *slot);
         scratch.output = all;
         Ok(())
     }
@@ -262,12 +262,12 @@ impl EngineState {
         scratch: &mut Scratch,
     ) -> Result<Change, EventError> {
         let Scratch { flattener, views, values, segment, output, old, cel, tally } = scratch;
-        let seen = self.seen_by(version, tenant, None);
-        let is_last = asks_for(&seen, views.key());
-        let view = views.get(is_last, sets(&seen), &self.options.layout, self.options.soft_delete.as_ref());
+        let visible = self.visible_to(version, tenant, None);
+        let is_last = asks_for(&visible, views.key());
+        let view = views.get(is_last, sets(&visible), &self.options.layout, self.options.soft_delete.as_ref());
         let flat = flattener.flatten_fields(&view.trie, fields, tenant)?;
         let event = Event::new(flat.event(), Some(tenant), None);
-        let one = One { version, event, seen: &seen, view, flat: &flat };
+        let one = One { version, event, visible: &visible, view, flat: &flat };
         self.evaluate(&one, &mut Work { values, segment, output, old, cel, tally })
     }
 
@@ -292,21 +292,21 @@ impl EngineState {
             }
         };
         let looked = output.candidates + output.listed;
-        let uncertain = output.told.iter().filter(|(_, outcome)| !outcome.certain).count();
+        let uncertain = output.others.iter().filter(|(_, outcome)| !outcome.certain).count();
         match output.is_cut_off {
             false => {
-                tally.settle(output.certain.len() + output.told.len(), uncertain, looked, [output.listed, output.evaluated]);
+                tally.settle(output.certain.len() + output.others.len(), uncertain, looked, [output.listed, output.evaluated]);
             }
             true => tally.fail(),
         }
         let matched = Matched {
             certain: &output.certain,
-            told: &output.told,
+            others: &output.others,
             errors: &output.errors,
             change,
             work: looked,
             ignored: None,
-            found: &old.found,
+            old_slots: &old.slots,
         };
         Ok((matched, more))
     }
@@ -323,17 +323,19 @@ impl EngineState {
         if let Some(mut shares) = shares {
             let output = &*rest.output;
             // Matches outside of the searches: those of the old side, and of events with unknown values.
-            let apart =
-                output.certain[output.counted.min(output.certain.len())..].iter().chain(output.told.iter().map(|(slot, _)| slot));
+            let apart = output.certain[output.counted.min(output.certain.len())..]
+                .iter()
+                .chain(output.others.iter().map(|(slot, _)| slot));
             for slot in apart {
                 let record = self.records.get(*slot);
                 let Some(record) = record.as_ref() else { continue };
-                let is_its = |partition: &Option<&Arc<Partition>>| partition.is_some_and(|held| held.name == *record.partition());
-                if let Some(at) = one.seen.iter().position(is_its) {
+                let is_its =
+                    |partition: &Option<&Arc<Partition>>| partition.is_some_and(|other| other.name == *record.partition());
+                if let Some(at) = one.visible.iter().position(is_its) {
                     shares.matched(at);
                 }
             }
-            shares.settle(one.seen.iter().map(|partition| partition.and_then(|partition| partition.share.as_deref())));
+            shares.settle(one.visible.iter().map(|partition| partition.and_then(|partition| partition.share.as_deref())));
         }
         Ok(change)
     }
@@ -355,19 +357,19 @@ impl EngineState {
         let is_flagged = is_flagged(view, flat);
         if !is_flagged {
             let mut values_read = Values::begin(flat, &self.seed, values);
-            let since = tally.now().filter(|_| filters(one.seen).next().is_some());
-            let answers = answers(one.seen, view, |filter, map| filter.ask(map, &mut values_read));
+            let since = tally.now().filter(|_| filters(one.visible).next().is_some());
+            let answers = answers(one.visible, view, |filter, map| filter.ask(map, &mut values_read));
             tally.bloom(since);
             each_segment(one, answers, |at, answer, place, map| {
-                let asked = SegmentQuery { version: version.number, answer, map, seed: &self.seed };
-                at.find(&asked, &mut values_read, segment, output);
+                let query = SegmentQuery { version: version.number, answer, map, seed: &self.seed };
+                at.find(&query, &mut values_read, segment, output);
                 if let Some(shares) = &mut shares {
                     shares.searched(place, output);
                 }
             });
             values_read.end(values);
             if is_known_after {
-                self.take_unknown(flags::BEFORE | told(flat), output);
+                self.take_unknown(flags::BEFORE | transition_flag(flat), output);
             }
             for (position, slot) in output.candidates_for_cel.iter().enumerate() {
                 if programs.verdict(*slot, Side::New)? == Verdict::True {
@@ -393,7 +395,7 @@ impl EngineState {
                 // A flagged document counted as deleted before; only an older document may have matched until now.
                 if is_flagged && flat.has_old_side() {
                     self.find_old(0, one, segment, output, old, &mut programs)?;
-                    output.certain.extend_from_slice(&old.found);
+                    output.certain.extend_from_slice(&old.slots);
                 }
                 Change::Leave
             }
@@ -401,7 +403,7 @@ impl EngineState {
                 if one.segments().any(|segment| segment.store.any_flags & flags::TRANSITIONS != 0) {
                     self.find_old(flags::TRANSITIONS, one, segment, output, old, &mut programs)?;
                     let leave = Outcome { transition: Some(Transition::Leave), certain: true };
-                    output.told.extend(old.found.iter().map(|slot| (*slot, leave)));
+                    output.others.extend(old.slots.iter().map(|slot| (*slot, leave)));
                 }
                 Change::Compare
             }
@@ -447,9 +449,9 @@ impl EngineState {
                 if open.is_some_and(|open| segment.store.any_flags & open == 0) {
                     continue;
                 }
-                let asked = SegmentQuery { version: one.version.number, answer: Answer::Maybe, map, seed: &self.seed };
+                let query = SegmentQuery { version: one.version.number, answer: Answer::Maybe, map, seed: &self.seed };
                 let shapes = segment.shapes(&self.seed, unknowns);
-                let mut search = CandidateSearch { segment, shapes, asked, open, scratch, output };
+                let mut search = CandidateSearch { segment, shapes, query, open, scratch, output };
                 partial.find(&mut search, &mut read, old_read.as_mut());
             }
         };
@@ -476,14 +478,14 @@ impl EngineState {
             let Some(record) = record.as_ref() else { continue };
             let Some(subscription) = programs.subscription(slot, record) else { continue };
             if let Some(outcome) = partial.outcome(slot, record, &subscription, programs)? {
-                output.told.push((slot, outcome));
+                output.others.push((slot, outcome));
             }
         }
         Ok(())
     }
 
     /// Find the matches of the old side, among subscriptions that have all of the flags *need* and are not in
-    /// `output.certain`; see [`OldScratch::found`]. Return false if it cannot be read, which lazy validation may have
+    /// `output.certain`; see [`OldScratch::slots`]. Return false if it cannot be read, which lazy validation may have
     /// missed.
     fn find_old(
         &self,
@@ -494,8 +496,8 @@ impl EngineState {
         old: &mut OldScratch,
         programs: &mut Programs<'_>,
     ) -> Result<bool, EventError> {
-        let OldScratch { flattener, values: scratch, found, candidates, stays } = old;
-        found.clear();
+        let OldScratch { flattener, values: scratch, slots, candidates, stays } = old;
+        slots.clear();
         candidates.clear();
         let validation = self.options.validation;
         let Some(text) = one.flat.old_text() else { return Ok(false) };
@@ -503,10 +505,10 @@ impl EngineState {
         if !is_flagged(one.view, &old) {
             let mut values = Values::begin(&old, &self.seed, scratch);
             // Each side has answers of its own; only those for the event as it is are counted.
-            let answers = answers(one.seen, one.view, |filter, map| filter.check(map, &mut values));
+            let answers = answers(one.visible, one.view, |filter, map| filter.check(map, &mut values));
             each_segment(one, answers, |at, answer, _, map| {
-                let asked = SegmentQuery { version: one.version.number, answer, map, seed: &self.seed };
-                at.find_old(need, &asked, &mut values, segment, output, candidates);
+                let query = SegmentQuery { version: one.version.number, answer, map, seed: &self.seed };
+                at.find_old(need, &query, &mut values, segment, output, candidates);
             });
             values.end(scratch);
         }
@@ -518,7 +520,7 @@ impl EngineState {
         stays.sort_unstable();
         for (slot, flags) in candidates.iter().filter(|(slot, _)| stays.binary_search(slot).is_err()) {
             if *flags & flags::CEL == 0 || programs.verdict(*slot, Side::Old)? == Verdict::True {
-                found.push(*slot);
+                slots.push(*slot);
             }
         }
         Ok(true)
@@ -538,7 +540,7 @@ impl EngineState {
         output.certain = certain;
         output.errors = errors;
         (output.candidates, output.listed) = counts;
-        old.found.sort_unstable();
+        old.slots.sort_unstable();
         matches!(is_read, Ok(true))
     }
 
@@ -554,19 +556,19 @@ impl EngineState {
             Some([change]) => change.as_bytes(),
             Some(_) => return None,
         };
-        let found = self.with_flat(&mut Group::alone(version), Event { text, ..event }, scratch, |one, rest| {
-            self.find_stays(one, rest).then(|| rest.old.found.clone())
+        let result = self.with_flat(&mut Group::alone(version), Event { text, ..event }, scratch, |one, rest| {
+            self.find_stays(one, rest).then(|| rest.old.slots.clone())
         });
         scratch.release(event.text.len(), self.options.give_back);
-        found.ok().flatten()
+        result.ok().flatten()
     }
 }
 
 /// The filter's answer for each partition. The places of filters are the last maps of the view; a partition without a
 /// filter gets MAYBE.
-fn answers(seen: &SeenPartitions<'_>, view: &View, mut ask: impl FnMut(&BloomFilter, &PathMap) -> Answer) -> [Answer; 4] {
-    let mut maps = view.maps[view.maps.len() - filters(seen).count()..].iter();
-    seen.map(|partition| {
+fn answers(visible: &VisiblePartitions<'_>, view: &View, mut ask: impl FnMut(&BloomFilter, &PathMap) -> Answer) -> [Answer; 4] {
+    let mut maps = view.maps[view.maps.len() - filters(visible).count()..].iter();
+    visible.map(|partition| {
         let filter = partition.and_then(|partition| partition.filter.as_deref());
         filter.map_or(Answer::Maybe, |filter| maps.next().map_or(Answer::Maybe, |map| ask(filter, map)))
     })
@@ -576,7 +578,7 @@ fn answers(seen: &SeenPartitions<'_>, view: &View, mut ask: impl FnMut(&BloomFil
 #[inline(always)]
 fn each_segment(one: &One<'_>, answers: [Answer; 4], mut visit: impl FnMut(&Segment, Answer, usize, &PathMap)) {
     let mut maps = one.view.maps.iter();
-    for (place, (partition, answer)) in one.seen.iter().zip(answers).enumerate() {
+    for (place, (partition, answer)) in one.visible.iter().zip(answers).enumerate() {
         let Some(partition) = partition else { continue };
         for (at, map) in partition.segments.iter().zip(&mut maps) {
             visit(at, answer, place, map);
@@ -588,7 +590,7 @@ fn each_segment(one: &One<'_>, answers: [Answer; 4], mut visit: impl FnMut(&Segm
 /// the event has the old side, may have matched that. The index's other matches stay, and only their transition is open.
 /// None: there is nothing to evaluate.
 fn open_before(one: &One<'_>, output: &mut Output) -> Option<u8> {
-    let open = flags::BEFORE | told(one.flat);
+    let open = flags::BEFORE | transition_flag(one.flat);
     if one.flat.has_old_side() {
         output.unknown.append(&mut output.certain);
         output.counted = 0;
@@ -598,7 +600,7 @@ fn open_before(one: &One<'_>, output: &mut Output) -> Option<u8> {
 }
 
 /// The flag of subscriptions that want to know when a document no longer matches, if an update has its old side.
-fn told(flat: &Flat<'_>) -> u8 {
+fn transition_flag(flat: &Flat<'_>) -> u8 {
     if flat.has_old_side() && flat.parts().event_type == Some(EventType::Update) { flags::TRANSITIONS } else { 0 }
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Programs<'e> {
     errors: &'e mut Vec<CelError>,
     documents: Option<[Document<'e>; 2]>,
     /// The host's data for the event.
-    kept: Option<Box<dyn Any>>,
+    event_object: Option<Box<dyn Any>>,
     /// Whether the host was interrupted.
     is_cut_off: bool,
     /// Whether it is measured how long programs run, and how long they ran.
@@ -76,8 +76,22 @@ impl<'e> Programs<'e> {
     ) -> Programs<'e> {
         let CelScratch { arena, flattener, scratch, parsed } = scratch;
         arena.reset();
-        let (flattener, documents, kept, is_cut_off, took) = (Some(flattener), None, None, false, None);
-        Programs { engine, event, flat, arena, flattener, scratch, parsed, errors, documents, kept, is_cut_off, is_timed, took }
+        let (flattener, documents, event_object, is_cut_off, took) = (Some(flattener), None, None, false, None);
+        Programs {
+            engine,
+            event,
+            flat,
+            arena,
+            flattener,
+            scratch,
+            parsed,
+            errors,
+            documents,
+            event_object,
+            is_cut_off,
+            is_timed,
+            took,
+        }
     }
 
     /// Whether any of them was interrupted.
@@ -119,8 +133,8 @@ impl<'e> Programs<'e> {
                 let (engine, limits) = (self.engine, &self.engine.options.limits);
                 let document = match self.flattener.take() {
                     Some(flattener) if engine.options.validation == Validation::Lazy => {
-                        let given = self.event.given(engine.options.default_tenant.as_deref());
-                        let flat = flattener.flatten(&engine.no_paths, self.event.text, Validation::Full, &given, limits);
+                        let caller = self.event.caller_parts(engine.options.default_tenant.as_deref());
+                        let flat = flattener.flatten(&engine.no_paths, self.event.text, Validation::Full, &caller, limits);
                         let flat = flat.map_err(Unread::into_error)?;
                         Document::new(&flat, self.arena, limits)?
                     }
@@ -188,8 +202,8 @@ impl<'e> Programs<'e> {
             // It could be read with these limits when it was added.
             let limits = options.limits.of_any_size();
             let subscription = Subscription::parse(text, options.defaults(), &limits).ok()?;
-            let is_kept = record.program().is_some() || record.external_cel();
-            let program = match subscription.cel.as_deref().filter(|_| !is_kept) {
+            let is_compiled = record.program().is_some() || record.external_cel();
+            let program = match subscription.cel.as_deref().filter(|_| !is_compiled) {
                 Some(source) => {
                     spend(64);
                     Some(Executable::new(Arc::new(compile(source, &limits).ok()?)).ok()?)
@@ -319,7 +333,7 @@ impl<'e> Programs<'e> {
         let record = self.engine.records.get(slot);
         let (Some(record), Some(host)) = (record.as_ref(), &self.engine.options.external_cel) else { return Ok(Verdict::Error) };
         let since = self.is_timed.then(Instant::now);
-        let verdict = host.verdict(record, &self.event, side, &mut self.kept);
+        let verdict = host.verdict(record, &self.event, side, &mut self.event_object);
         if let Some(since) = since {
             self.took = Some(self.took.unwrap_or_default() + since.elapsed());
         }

@@ -60,7 +60,7 @@ pub(super) struct OldScratch {
     pub flattener: Flattener,
     pub values: ValuesScratch,
     /// Slots that match.
-    pub found: Vec<u32>,
+    pub slots: Vec<u32>,
     /// Slots, with their flags, that match if their CEL part is true.
     pub candidates: Vec<(u32, u8)>,
     /// Slots of subscriptions with `transitions` that want the new side.

@@ -16,7 +16,7 @@ use crate::cel::Reason;
 use crate::engine::state::engine_version::Version;
 use crate::engine::state::options::{Options, Phase1};
 use crate::engine::state::partitions::Partitions;
-use crate::engine::state::record::{HeldRecord, Record};
+use crate::engine::state::record::{Record, RecordRef};
 use crate::engine::state::registry::{AT_ONCE, Records};
 use crate::engine::state::telemetry::{Counters, Telemetry};
 use crate::engine::state::writer::{Reentered, Writer, Writing, this_thread};
@@ -156,7 +156,7 @@ impl EngineState {
     }
 
     /// The record of a slot, lock-free. It exists while a [`Pin`] of the match with this slot lives.
-    pub fn record(&self, slot: u32) -> Option<HeldRecord> {
+    pub fn record(&self, slot: u32) -> Option<RecordRef> {
         self.records.get(slot).clone()
     }
 
@@ -169,8 +169,8 @@ impl EngineState {
         for near in slots.chunks(NEAR) {
             self.records.prefetch(near);
             for some in near.chunks(AT_ONCE) {
-                let held = self.records.get_some(some);
-                let records: [Option<&Record>; AT_ONCE] = std::array::from_fn(|at| held[at].as_deref());
+                let loaded = self.records.get_some(some);
+                let records: [Option<&Record>; AT_ONCE] = std::array::from_fn(|at| loaded[at].as_deref());
                 look(&records[..some.len()])?;
             }
         }

@@ -1,6 +1,6 @@
 //! An event as the caller passes it to an engine, and its properties that can be read without matching it.
 
-use crate::flatten::{EventId, GivenParts};
+use crate::flatten::{CallerParts, EventId};
 use crate::layout::EventType;
 
 /// An event's text, and the parts that the caller supplies.
@@ -21,8 +21,8 @@ impl<'e> Event<'e> {
     }
 
     /// The parts that its flattening gets from the caller.
-    pub(in crate::engine) fn given(&self, default_tenant: Option<&'e str>) -> GivenParts<'e> {
-        GivenParts { tenant: self.tenant, collection: self.collection, default_tenant }
+    pub(in crate::engine) fn caller_parts(&self, default_tenant: Option<&'e str>) -> CallerParts<'e> {
+        CallerParts { tenant: self.tenant, collection: self.collection, default_tenant }
     }
 }
 

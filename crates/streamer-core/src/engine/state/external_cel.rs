@@ -11,8 +11,8 @@ pub trait ExternalCel: Send + Sync {
     /// it was interrupted: the matches of the event are discarded, and the event counts as one on which the engine
     /// failed.
     ///
-    /// *kept* is empty at the first program of an event, and is passed on to the next ones.
-    fn verdict(&self, record: &Record, event: &Event<'_>, side: Side, kept: &mut Option<Box<dyn Any>>) -> Option<Verdict>;
+    /// *document* is empty at the first program of an event, and is passed on to the next ones.
+    fn verdict(&self, record: &Record, event: &Event<'_>, side: Side, document: &mut Option<Box<dyn Any>>) -> Option<Verdict>;
 }
 
 /// Which document counts as `data`.

@@ -43,7 +43,7 @@ pub struct Record {
 }
 
 /// A record, shared: without the second count that the standard library's [`Arc`] has for weak references.
-pub type HeldRecord = triomphe::Arc<Record>;
+pub type RecordRef = triomphe::Arc<Record>;
 
 /// Heap bytes of a record and of its count.
 const SIZE: usize = size_of::<usize>() + size_of::<Record>();
@@ -114,7 +114,7 @@ pub(in crate::engine) struct Saying {
 
 /// Heap bytes of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct RecordBytes {
     /// The records, and the table that finds them.
     pub records: usize,
     /// Texts and ids.
@@ -130,7 +130,7 @@ pub(in crate::engine) struct Filed {
 }
 
 /// The stored bytes, and the offset of an id in them.
-fn kept(bytes: Box<[u8]>, id: &str) -> (Box<[u8]>, u8) {
+fn with_id(bytes: Box<[u8]>, id: &str) -> (Box<[u8]>, u8) {
     // Nearly always it is the first member.
     let begin = &bytes[..bytes.len().min(id.len() + BEGIN)];
     match memmem::find(begin, id.as_bytes()) {
@@ -149,7 +149,7 @@ impl Record {
         let own = Rest { shape, program, external_cel, open_groups, conditions: addition.conditions };
         let rest = if own.is_shared() { rest } else { Some(Arc::new(own)) };
         let id_length = u32::try_from(addition.id.len()).ok()?;
-        let (bytes, id_at) = kept(bytes, &addition.id);
+        let (bytes, id_at) = with_id(bytes, &addition.id);
         let later = addition.host.map(|host| Box::new(Later { host: host.into(), ..Later::default() }));
         Some(Record {
             bytes,
@@ -212,11 +212,11 @@ impl Record {
     }
 
     /// Heap bytes of the record and of its text, without shared and later data.
-    pub(super) fn bytes(&self) -> Held {
+    pub(super) fn bytes(&self) -> RecordBytes {
         let rest = self.rest.as_ref().filter(|rest| !rest.is_shared());
         let rest =
             rest.map_or(0, |rest| block(shared_size::<Rest>()) + rest.conditions.as_ref().map_or(0, |text| block(text.len())));
-        Held { records: block(SIZE) + rest, texts: block(self.bytes.len()) }
+        RecordBytes { records: block(SIZE) + rest, texts: block(self.bytes.len()) }
     }
 
     fn text_length(&self) -> usize {
@@ -242,27 +242,27 @@ impl Record {
     }
 
     /// The stored part of its text: the values, or all of it.
-    fn held_text(&self) -> &[u8] {
+    fn stored_text(&self) -> &[u8] {
         &self.bytes[..self.text_length()]
     }
 
     /// Its original text, for the host.
     pub fn text(&self) -> Cow<'_, [u8]> {
         match &self.rest {
-            Some(rest) if !rest.shape.is_empty() => join(&rest.shape, self.held_text()).into(),
-            _ => self.held_text().into(),
+            Some(rest) if !rest.shape.is_empty() => join(&rest.shape, self.stored_text()).into(),
+            _ => self.stored_text().into(),
         }
     }
 
     /// Its content, to compare with another record.
     pub(in crate::engine) fn saying(&self) -> Saying {
-        Saying { text: self.held_text().into(), rest: self.rest.as_ref().map(Arc::downgrade) }
+        Saying { text: self.stored_text().into(), rest: self.rest.as_ref().map(Arc::downgrade) }
     }
 
     /// Whether its content equals that of another record.
     pub(in crate::engine) fn says(&self, Saying { text, rest }: &Saying) -> bool {
         let rest = rest.as_ref().map(Weak::as_ptr);
-        *self.held_text() == **text && self.rest.as_ref().map(Arc::as_ptr) == rest
+        *self.stored_text() == **text && self.rest.as_ref().map(Arc::as_ptr) == rest
     }
 
     /// Its conditions as JSON.

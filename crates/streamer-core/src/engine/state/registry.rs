@@ -26,7 +26,7 @@
 //! ids with a generation number inside (64 bits a match, and every lookup must check); slots that wait for all older
 //! tokens, too (one match that is kept would keep all slots that are removed from then on).
 
-use crate::engine::state::record::{Held, HeldRecord, Record};
+use crate::engine::state::record::{Record, RecordBytes, RecordRef};
 use crate::engine::state::snapshot_sections::Mapped;
 use crate::heap::block;
 use crate::prefetch::{prefetch, prefetch_at};
@@ -47,7 +47,7 @@ const ALIKE: u32 = 8;
 pub const AT_ONCE: usize = 8;
 const CHUNKS: usize = 1 + 12 * ALIKE as usize; // 1280 + 81,920 * 8 * (2^12 - 1) slots: more than 2^31
 
-type Entry = ArcSwapAny<Option<HeldRecord>>;
+type Entry = ArcSwapAny<Option<RecordRef>>;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -91,14 +91,14 @@ impl Records {
     ///
     /// A call each would cost a loop over many ids 5 %.
     #[inline(always)]
-    pub fn get(&self, slot: u32) -> Guard<Option<HeldRecord>> {
+    pub fn get(&self, slot: u32) -> Guard<Option<RecordRef>> {
         let made = self.made(slot);
         if made.is_none() && self.mapped.get().is_some() { Guard::from_inner(self.make(slot)) } else { made }
     }
 
     /// The records of some slots, at most [`AT_ONCE`], as [`Records::get`] gives each. The processor waits for them together.
     #[inline]
-    pub fn get_some(&self, slots: &[u32]) -> [Guard<Option<HeldRecord>>; AT_ONCE] {
+    pub fn get_some(&self, slots: &[u32]) -> [Guard<Option<RecordRef>>; AT_ONCE] {
         let mut slots = slots.iter();
         std::array::from_fn(|_| match slots.next() {
             None => Guard::from_inner(None),
@@ -125,7 +125,7 @@ impl Records {
 
     /// The record of a slot, unless it lies in a file and was not used yet.
     #[inline]
-    pub(in crate::engine) fn made(&self, slot: u32) -> Guard<Option<HeldRecord>> {
+    pub(in crate::engine) fn made(&self, slot: u32) -> Guard<Option<RecordRef>> {
         let (chunk, at) = place(slot);
         match self.chunks.get(chunk).and_then(OnceLock::get) {
             Some(chunk) => chunk[at].load(),
@@ -145,8 +145,8 @@ impl Records {
 
     /// The record of a slot whose line lies in a file; None for any other slot.
     #[cold]
-    fn make(&self, slot: u32) -> Option<HeldRecord> {
-        let record = HeldRecord::new(self.mapped()?.record(slot)?);
+    fn make(&self, slot: u32) -> Option<RecordRef> {
+        let record = RecordRef::new(self.mapped()?.record(slot)?);
         Some(self.set_first(slot, record))
     }
 
@@ -159,7 +159,7 @@ impl Records {
     ///
     /// A chunk is made with its records: an entry that readers may see has to be swapped, and each swap checks what
     /// every thread reads.
-    pub(in crate::engine) fn set_all(&self, records: impl Iterator<Item = (u32, HeldRecord)>) {
+    pub(in crate::engine) fn set_all(&self, records: impl Iterator<Item = (u32, RecordRef)>) {
         let mut records = records.peekable();
         while let Some((slot, _)) = records.peek() {
             let (chunk, at) = place(*slot);
@@ -181,30 +181,33 @@ impl Records {
     }
 
     /// Only the writer calls this.
-    fn set(&self, slot: u32, record: Option<HeldRecord>) {
+    fn set(&self, slot: u32, record: Option<RecordRef>) {
         record.iter().for_each(|record| self.count(record));
         if let Some(before) = self.entry(slot).swap(record) {
-            let Held { records, texts } = before.bytes();
+            let RecordBytes { records, texts } = before.bytes();
             self.record_bytes.fetch_sub(records, Ordering::Relaxed);
             self.text_bytes.fetch_sub(texts, Ordering::Relaxed);
         }
     }
 
     fn count(&self, record: &Record) {
-        let Held { records, texts } = record.bytes();
+        let RecordBytes { records, texts } = record.bytes();
         self.record_bytes.fetch_add(records, Ordering::Relaxed);
         self.text_bytes.fetch_add(texts, Ordering::Relaxed);
     }
 
     /// Heap bytes of the stored records, and of the chunks.
-    pub(in crate::engine) fn bytes(&self) -> Held {
+    pub(in crate::engine) fn bytes(&self) -> RecordBytes {
         let chunks: usize = self.chunks.iter().filter_map(OnceLock::get).map(|chunk| block(size_of_val(&**chunk))).sum();
-        Held { records: chunks + self.record_bytes.load(Ordering::Relaxed), texts: self.text_bytes.load(Ordering::Relaxed) }
+        RecordBytes {
+            records: chunks + self.record_bytes.load(Ordering::Relaxed),
+            texts: self.text_bytes.load(Ordering::Relaxed),
+        }
     }
 
     /// Set a record that any thread may have made; the first one stays.
-    fn set_first(&self, slot: u32, record: HeldRecord) -> HeldRecord {
-        let before = self.entry(slot).compare_and_swap(&None::<HeldRecord>, Some(record.clone()));
+    fn set_first(&self, slot: u32, record: RecordRef) -> RecordRef {
+        let before = self.entry(slot).compare_and_swap(&None::<RecordRef>, Some(record.clone()));
         if before.is_none() {
             self.count(&record);
         }
@@ -225,7 +228,7 @@ pub struct FreeSlots {
     /// The number of this generation; the last number stands for all later ones, which then count as one.
     number: u32,
     /// The generation in which each slot was last allocated.
-    taken: Vec<u32>,
+    allocated_in: Vec<u32>,
     freed: Vec<u32>,
     /// By generation.
     waiting: VecDeque<Waiting>,
@@ -264,8 +267,8 @@ impl FreeSlots {
             }
             None => return None,
         };
-        self.taken.resize(self.taken.len().max(self.next as usize), 0);
-        self.taken[slot as usize] = self.number;
+        self.allocated_in.resize(self.allocated_in.len().max(self.next as usize), 0);
+        self.allocated_in[slot as usize] = self.number;
         Some(slot)
     }
 
@@ -302,35 +305,36 @@ impl FreeSlots {
 
     /// Free the slots whose tokens are dropped. Those that an older token may protect wait for it instead.
     fn give_away(&mut self, records: &Records) {
-        let mut held: VecDeque<Waiting> = VecDeque::with_capacity(self.waiting.len());
+        let mut merged: VecDeque<Waiting> = VecDeque::with_capacity(self.waiting.len());
         for mut waiting in std::mem::take(&mut self.waiting) {
             if waiting.is_over() {
-                if let Some(before) = held.back_mut() {
-                    let is_its = |slot: &mut u32| self.taken[*slot as usize] <= before.number;
+                if let Some(before) = merged.back_mut() {
+                    let is_its = |slot: &mut u32| self.allocated_in[*slot as usize] <= before.number;
                     before.slots.extend(waiting.slots.extract_if(.., is_its));
                 }
                 for slot in waiting.slots {
                     self.give_back(records, slot);
                 }
             } else {
-                held.push_back(waiting);
+                merged.push_back(waiting);
             }
         }
-        self.waiting = held;
+        self.waiting = merged;
     }
 
     /// Begin after the slots of a file; return false if a slot was allocated already.
-    pub(super) fn begin_after(&mut self, taken: u32) -> bool {
+    pub(super) fn begin_after(&mut self, count: u32) -> bool {
         let is_new = self.next == 0;
-        self.next = self.next.max(taken);
-        self.taken.resize(self.next as usize, 0);
+        self.next = self.next.max(count);
+        self.allocated_in.resize(self.next as usize, 0);
         is_new
     }
 
     /// Heap bytes used.
     pub fn bytes(&self) -> usize {
-        let held = [&self.free, &self.taken, &self.freed].into_iter().chain(self.waiting.iter().map(|waiting| &waiting.slots));
-        held.map(|slots| block(slots.capacity() * size_of::<u32>())).sum()
+        let lists =
+            [&self.free, &self.allocated_in, &self.freed].into_iter().chain(self.waiting.iter().map(|waiting| &waiting.slots));
+        lists.map(|slots| block(slots.capacity() * size_of::<u32>())).sum()
     }
 
     /// Slots are numbered below this.

@@ -97,7 +97,7 @@ pub struct Section {
     /// The compiled lines, if this core can use them.
     pub(in crate::engine) image: Option<FilePart>,
     /// The start of each line, and the end of the last one; found once their checksum was compared.
-    found: OnceLock<Result<Box<[u64]>, SnapshotFault>>,
+    offsets: OnceLock<Result<Box<[u64]>, SnapshotFault>>,
 }
 
 impl fmt::Debug for Section {
@@ -140,7 +140,7 @@ impl Section {
             }
             Ok(at.into())
         };
-        fork::once(&self.found, find).as_deref().map_err(SnapshotFault::clone)
+        fork::once(&self.offsets, find).as_deref().map_err(SnapshotFault::clone)
     }
 
     /// The order of adding and the text of a line.
@@ -279,7 +279,7 @@ pub(in crate::engine) fn sections(
             count,
             lines,
             image: Some(image).filter(|image| has_images && !image.range.is_empty()),
-            found: OnceLock::new(),
+            offsets: OnceLock::new(),
         }));
         base = base.checked_add(count).filter(|end| *end < u32::MAX).ok_or("more than 2^32 subscriptions")?;
     }

@@ -6,7 +6,7 @@ use crate::automaton::places::topic_matches;
 use crate::automaton::ranges::NumberCut;
 use crate::automaton::wildcards::wildcard_matches;
 use crate::engine::verify::encoded::{AtomView, Atoms};
-use crate::engine::verify::values::{SeenValue, Values};
+use crate::engine::verify::values::{LeafValue, Values};
 use crate::json::{Element, Elements};
 use crate::value::{Kind, Scalar, ScalarRef, Value};
 use crate::watch::spend;
@@ -18,24 +18,24 @@ const A_UNIT: usize = 1 << 10;
 /// Whether an atom is true for a present value.
 #[inline]
 pub(in crate::engine) fn atom_holds(atom: &AtomView<'_>, values: &mut Values<'_>, at: usize) -> bool {
-    let seen = values.get(at);
-    match (atom, seen.scalar) {
+    let observed = values.get(at);
+    match (atom, observed.scalar) {
         (AtomView::Equal(operand), Some(scalar)) => *operand == scalar,
         (AtomView::Numbers(from, to), Some(ScalarRef::Number(number))) => {
             let point = NumberCut::before(number);
             from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
         }
-        (AtomView::Times(of, from, to), _) => seen.leaf.time(*of).is_some_and(|number| {
+        (AtomView::Times(of, from, to), _) => observed.leaf.time(*of).is_some_and(|number| {
             let point = NumberCut::before(number);
             from.is_none_or(|from| from <= point) && to.is_none_or(|to| point < to)
         }),
         (AtomView::Size(least, most), _) => values.size(at).is_some_and(|size| (*least..=*most).contains(&size)),
-        (AtomView::Kinds(kinds), _) => kinds.has(seen.kind),
+        (AtomView::Kinds(kinds), _) => kinds.has(observed.kind),
         (AtomView::Other(kinds, none_of), _) => {
-            kinds.has(seen.kind) && none_of.into_iter().all(|atom| atom_fails(&atom.view, values, at))
+            kinds.has(observed.kind) && none_of.into_iter().all(|atom| atom_fails(&atom.view, values, at))
         }
         (AtomView::EqualTree(tree), _) => {
-            seen.kind == tree.kind()
+            observed.kind == tree.kind()
                 && !is_longer(values, at, tree)
                 && values.tree(at).is_some_and(|value| value.equals(tree) == Some(true))
         }
@@ -137,7 +137,7 @@ fn distinct_list<'f>(values: &Values<'f>, at: usize) -> Option<impl Iterator<Ite
 }
 
 fn long_elements<'f>(values: &Values<'f>, at: usize) -> Option<Elements<'f>> {
-    let SeenValue { kind, leaf, .. } = values.get(at);
+    let LeafValue { kind, leaf, .. } = values.get(at);
     let text = leaf.raw();
     (kind == Kind::List && text.len() >= LONG).then(|| Elements::of(text))
 }

@@ -86,12 +86,12 @@ impl Cuts {
         let most = most.min(MOST_CUTS);
         let (numbers, texts) = (self.numbers.len(), self.texts.len());
         let of_texts = if texts == 0 { 0 } else { (most * texts / (numbers + texts)).clamp(1, most) };
-        Cells { numbers: chosen(self.numbers, most - of_texts), texts: chosen(self.texts, of_texts) }
+        Cells { numbers: some_cuts(self.numbers, most - of_texts), texts: some_cuts(self.texts, of_texts) }
     }
 }
 
 /// At most *most* of *cuts*, spread so that between two of them lie about equally many.
-fn chosen<K: Ord + Clone>(mut cuts: Vec<K>, most: usize) -> Box<[K]> {
+fn some_cuts<K: Ord + Clone>(mut cuts: Vec<K>, most: usize) -> Box<[K]> {
     cuts.sort_unstable();
     let distinct = cuts.chunk_by(|one, other| one == other).count();
     if distinct > most {

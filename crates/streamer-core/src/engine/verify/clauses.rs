@@ -15,18 +15,18 @@ const MANY: usize = 64;
 #[inline]
 pub fn clause_holds(store: &Store, clause: u32, map: &[PathId], values: &mut Values<'_>) -> bool {
     let clause = store.clause(clause);
-    let found = values.at(map[clause.path as usize], store.mode(clause.path));
-    if found.is_empty() {
+    let places = values.at(map[clause.path as usize], store.mode(clause.path));
+    if places.is_empty() {
         return clause.atoms.into_iter().any(|atom| matches!(atom.view, AtomView::Kinds(kinds) if kinds.has(Kind::Missing)));
     }
     // Reading a long value counts it.
-    if found.len().max(clause.length as usize / 32) < MANY {
-        return found.into_iter().any(|at| any_atom_holds(store, &clause, values, at));
+    if places.len().max(clause.length as usize / 32) < MANY {
+        return places.into_iter().any(|at| any_atom_holds(store, &clause, values, at));
     }
     let cost = if store.wide(&clause).is_some() { 1 } else { clause.length as usize / 32 + 1 };
     let only = only_hash(&clause, values);
-    found.clone().step_by(MANY).any(|from| {
-        let some = from..found.end.min(from + MANY);
+    places.clone().step_by(MANY).any(|from| {
+        let some = from..places.end.min(from + MANY);
         spend(cost * some.len());
         some.into_iter().any(|at| only.is_none_or(|hash| values.may_be(at, hash)) && any_atom_holds(store, &clause, values, at))
     })

@@ -52,7 +52,7 @@ pub struct ChoiceScratch {
 }
 
 /// Whether the leaves of an event satisfy all fields of *verification*, at most [`MOST_FIELDS`], in one choice of elements.
-pub(super) fn chosen(store: &Store, verification: &Verification, map: &[PathId], values: &mut Values<'_>) -> bool {
+pub(super) fn choice_holds(store: &Store, verification: &Verification, map: &[PathId], values: &mut Values<'_>) -> bool {
     let mut scratch = std::mem::take(values.choice());
     scratch.satisfied.clear();
     let flat = values.flat();

@@ -40,12 +40,12 @@ impl Heard {
     /// Count *errors*; if one is due to be reported at *now*, return the number of errors. *now* is not 0.
     pub fn add(&self, errors: u64, now: u64) -> Option<u64> {
         let before = self.0.fetch_add(errors, Ordering::Relaxed);
-        let told = before >> COUNT_BITS;
-        if told != 0 && now < told + MINUTE {
+        let last = before >> COUNT_BITS;
+        if last != 0 && now < last + MINUTE {
             return None;
         }
         // If several threads find that a report is due, one of them reports.
-        let tell = |heard: u64| (heard >> COUNT_BITS == told).then_some(now << COUNT_BITS | heard & COUNT);
+        let tell = |heard: u64| (heard >> COUNT_BITS == last).then_some(now << COUNT_BITS | heard & COUNT);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, tell).ok().map(|_| (before + errors) & COUNT)
     }
 
@@ -80,13 +80,13 @@ impl Failing {
     #[cold]
     pub fn tell(&self, slot: u32, reason: Reason, errors: impl Fn(u32) -> u64) {
         let group = (slot.wrapping_mul(0x9E37_79B9) >> (32 - GROUPS.ilog2())) as usize;
-        let rank = |held: Option<u32>| match held {
-            Some(held) if held == slot => (0, 0),
+        let rank = |entry: Option<u32>| match entry {
+            Some(entry) if entry == slot => (0, 0),
             None => (1, 0),
-            Some(held) => (2, errors(held)),
+            Some(entry) => (2, errors(entry)),
         };
         let ways = &self.0[group * WAYS..][..WAYS];
-        let place = ways.iter().min_by_key(|way| rank(Failing::entry(way).map(|(held, _)| held)));
+        let place = ways.iter().min_by_key(|way| rank(Failing::entry(way).map(|(entry, _)| entry)));
         if let Some(place) = place {
             place.store(u64::from(slot) << 8 | (reason as u64 + 1), Ordering::Relaxed);
         }

@@ -30,22 +30,22 @@ pub struct Finding {
 ///
 /// *form* is its normal form without CEL, and *constant* the verdict of its CEL if that is the same for every event.
 pub fn lint(subscription: &Subscription, form: &NormalForm, constant: Option<Verdict>) -> Option<Finding> {
-    let found = |code, reason: &str| Some(Finding { code, reason: reason.into() });
+    let finding = |code, reason: &str| Some(Finding { code, reason: reason.into() });
     match constant {
-        Some(Verdict::False) => return found("never_matches", "cel: it is false for every event"),
-        Some(Verdict::Error) => return found("never_matches", "cel: it is an error for every event"),
+        Some(Verdict::False) => return finding("never_matches", "cel: it is false for every event"),
+        Some(Verdict::Error) => return finding("never_matches", "cel: it is an error for every event"),
         _ => {}
     }
     let contradictions: Option<BTreeSet<String>> = form.conjunctions.iter().map(contradiction).collect();
     if let Some(reasons) = contradictions {
-        return found("never_matches", &Vec::from_iter(reasons).join("; or "));
+        return finding("never_matches", &Vec::from_iter(reasons).join("; or "));
     }
     let cel_decides = !subscription.groups.is_empty() || subscription.cel.is_some() && constant != Some(Verdict::True);
     let verify = form.verify.as_deref();
     let is_always = asks_something(subscription)
         && !cel_decides
         && form.conjunctions.iter().any(|conjunction| is_tautology(conjunction, verify));
-    if is_always { found("always_matches", "its conditions are true for every event") } else { None }
+    if is_always { finding("always_matches", "its conditions are true for every event") } else { None }
 }
 
 /// Whether an expression, or a group of filters, may be true for no event at all. The Python package then finds the reason, or that it is not
@@ -118,20 +118,20 @@ fn contradiction(conjunction: &Conjunction) -> Option<String> {
 
 /// Which of some paths in order are objects, because a value lies below them. Each step of a path is visited once.
 fn parents(on_path: &[(&Path, Vec<&[Atom]>)]) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
+    let mut parents = BTreeSet::new();
     // The paths that the current one begins with, shortest first.
     let mut around: Vec<usize> = Vec::new();
     for (at, (path, clauses)) in on_path.iter().enumerate() {
         while around.pop_if(|other| !is_below(path, on_path[*other].0)).is_some() {}
         if clauses.iter().any(|atoms| !kinds_of(atoms).has(Kind::Missing)) {
             // What is around one that was found, was found with it.
-            around.iter().rev().take_while(|other| found.insert(**other)).for_each(drop);
+            around.iter().rev().take_while(|other| parents.insert(**other)).for_each(drop);
         }
         if !path.names.is_empty() {
             around.push(at);
         }
     }
-    found
+    parents
 }
 
 fn is_below(path: &Path, other: &Path) -> bool {

@@ -229,8 +229,8 @@ impl Matcher {
 
     /// Whether any of its atoms is true for a scalar.
     pub(super) fn holds(&self, scalar: ScalarRef<'_>, literals: &mut literals::SeenLiterals) -> bool {
-        let (mut found, mut hits) = (false, Vec::new());
-        let mut hit = |ids: &[u32]| found |= !ids.is_empty();
+        let (mut is_hit, mut hits) = (false, Vec::new());
+        let mut hit = |ids: &[u32]| is_hit |= !ids.is_empty();
         match (self, scalar) {
             (Matcher::Numbers { others, .. }, ScalarRef::Number(number)) => others.query_number(number, &mut hits),
             (Matcher::Strings { others, .. }, ScalarRef::String(text)) => others.query_text(text, &mut hits),
@@ -242,7 +242,7 @@ impl Matcher {
             (Matcher::Nets(nets), ScalarRef::String(text)) => nets.query(text, &mut hit),
             _ => {}
         }
-        found || !hits.is_empty()
+        is_hit || !hits.is_empty()
     }
 
     /// The arrays of those that may be large.
@@ -267,7 +267,7 @@ impl Matcher {
 
     /// Heap bytes used, those of automata over texts only in part.
     pub(in crate::engine) fn bytes(&self) -> usize {
-        let held = match self {
+        let inner = match self {
             Matcher::Numbers { answers, others } | Matcher::Sizes { answers, others } => answers.bytes() + others.bytes(),
             Matcher::Strings { answers, others } => answers.bytes() + others.bytes(),
             Matcher::Times { answers, others, .. } => answers.bytes() + others.bytes(),
@@ -280,7 +280,7 @@ impl Matcher {
             Matcher::Slices(slices) => slices.bytes(),
             _ => 0,
         };
-        size_of::<Matcher>() + held
+        size_of::<Matcher>() + inner
     }
 }
 

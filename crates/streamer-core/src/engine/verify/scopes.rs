@@ -258,14 +258,14 @@ impl Choice<'_> {
         let mut own = Fields::default();
         tree.fields.clone().for_each(|field| own.insert(field));
         own.remove(self.free);
-        let mut found = HashSet::from([own]);
+        let mut sets = HashSet::from([own]);
         for alternatives in &tree.any_of {
             let mut inner = HashSet::new();
             for alternative in alternatives {
                 inner.extend(self.conjunctions(alternative)?);
             }
             let mut joined = HashSet::new();
-            for fields in found {
+            for fields in sets {
                 if self.is_possible(&fields) {
                     let cost = inner.len().saturating_mul(self.shapes.all.len());
                     self.left = self.left.checked_sub(cost).ok_or(Spent)?;
@@ -277,10 +277,10 @@ impl Choice<'_> {
                     }));
                 }
             }
-            found = joined;
+            sets = joined;
         }
-        found.retain(|fields| self.is_possible(fields));
-        Ok(found)
+        sets.retain(|fields| self.is_possible(fields));
+        Ok(sets)
     }
 
     fn is_possible(&mut self, fields: &Fields) -> bool {

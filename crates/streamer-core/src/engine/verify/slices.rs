@@ -70,7 +70,7 @@ type Tested = (usize, u64);
 
 /// A field of a block, and the begin of its lines.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct SlicePart {
     field: u32,
     lines: u32,
 }
@@ -84,7 +84,7 @@ pub(in crate::engine) struct Slices {
     /// The begin of each block's parts, then the end of the last block's.
     blocks: Box<[u32]>,
     /// The fields that most rows of a block test come first in it.
-    parts: Box<[Part]>,
+    parts: Box<[SlicePart]>,
     lines: Box<[Line]>,
 }
 
@@ -125,36 +125,36 @@ impl Field {
             });
             let line_of = line_of.collect();
             let may: u64 = bits_of(some).map(|cell| u64::from(counts[cell])).sum();
-            let told = some.count_ones() as u64;
-            let ruled_out = 1024 * (clauses.len() as u64 * told - may) / told.max(1);
+            let decided = some.count_ones() as u64;
+            let ruled_out = 1024 * (clauses.len() as u64 * decided - may) / decided.max(1);
             return Some((Field { path, cells, line_of, lines }, ruled_out));
         }
     }
 
     /// Return the lines of the cells that a row accepts.
-    fn lines_of(&self, may: u64) -> u64 {
+    fn lines_of_cells(&self, may: u64) -> u64 {
         let lines = bits_of(may & u64::MAX >> (64 - self.cells.len())).map(|cell| self.line_of[cell]);
         lines.filter(|line| *line != ALL).fold(0, |all, line| all | 1 << line)
     }
 
     /// Return a bit for each line that an event's values at positions *at* are in; no bit if they rule out no row.
-    fn asked(&self, values: &Values<'_>, at: Range<usize>) -> u64 {
-        let mut asked = 0;
+    fn lines_of(&self, values: &Values<'_>, at: Range<usize>) -> u64 {
+        let mut lines = 0;
         let line_of = |cell: Option<usize>| cell.map_or(ALL, |cell| self.line_of[cell]);
         let mut add = |line: u8| {
-            asked |= if line == ALL { 0 } else { 1 << line };
+            lines |= if line == ALL { 0 } else { 1 << line };
             line != ALL
         };
         let goes_on = if at.is_empty() {
             add(line_of(Some(Cells::MISSING)))
         } else {
             at.into_iter().all(|at| {
-                let seen = values.get(at);
-                add(if seen.kind == Kind::Unreadable { NONE } else { line_of(self.cells.of(seen.kind, seen.scalar)) })
+                let value = values.get(at);
+                add(if value.kind == Kind::Unreadable { NONE } else { line_of(self.cells.of(value.kind, value.scalar)) })
             })
         };
         // A line that accepts no row adds no bits to the line of another value.
-        match asked {
+        match lines {
             _ if !goes_on => 0,
             1 => 1,
             several => several & !1,
@@ -189,10 +189,10 @@ impl Layout {
             let clause = store.clause(*clause);
             let Some(&at) = self.field_of.get(&clause.path) else { continue };
             let verdicts = self.fields[at].cells.verdicts(&clause);
-            let lines = self.fields[at].lines_of(verdicts.may);
+            let lines = self.fields[at].lines_of_cells(verdicts.may);
             match tested.iter_mut().find(|(field, _)| *field == at) {
                 // One value meets both; of several, each may meet one.
-                Some((_, held)) if store.mode(clause.path) == Mode::Scalar => *held &= lines,
+                Some((_, known)) if store.mode(clause.path) == Mode::Scalar => *known &= lines,
                 Some(_) => continue,
                 None => tested.push((at, lines)),
             }
@@ -255,7 +255,7 @@ impl Slices {
             let mut place = vec![0; layout.fields.len()];
             for (_, field) in counts {
                 place[field] = lines.len();
-                parts.push(Part { field: field as u32, lines: lines.len() as u32 });
+                parts.push(SlicePart { field: field as u32, lines: lines.len() as u32 });
                 lines.resize(lines.len() + layout.fields[field].lines, Line([u64::MAX; BLOCK / 64]));
             }
             for (row, tested) in tested.iter().enumerate() {
@@ -283,41 +283,41 @@ impl Slices {
     }
 
     /// Return the lines of a field that an event's values at positions *at* select.
-    pub(in crate::engine) fn asked(&self, field: usize, values: &Values<'_>, at: Range<usize>) -> u64 {
-        self.fields[field].asked(values, at)
+    pub(in crate::engine) fn lines_of(&self, field: usize, values: &Values<'_>, at: Range<usize>) -> u64 {
+        self.fields[field].lines_of(values, at)
     }
 
-    /// Call *left* with the target of each remaining row.
+    /// Call *visit* with the target of each remaining row.
     #[inline]
-    pub(in crate::engine) fn find(&self, asked: &[u64], mut left: impl FnMut(u32)) {
+    pub(in crate::engine) fn find(&self, query: &[u64], mut visit: impl FnMut(u32)) {
         let mut read = 1;
         for (block, rows) in self.rows.chunks(BLOCK).enumerate() {
             // Neighbours are alike, so a later block reads about as many lines.
-            self.prefetch(block + AHEAD, read + 1, asked);
+            self.prefetch(block + AHEAD, read + 1, query);
             let mut all = Line([u64::MAX; BLOCK / 64]);
             let parts = &self.parts[self.blocks[block] as usize..self.blocks[block + 1] as usize];
-            let last = parts.iter().position(|part| !self.narrow(&mut all, *part, asked[part.field as usize]));
+            let last = parts.iter().position(|part| !self.narrow(&mut all, *part, query[part.field as usize]));
             read = last.map_or(parts.len(), |last| last + 1);
             if last.is_some() {
                 continue;
             }
             for (word, rows) in all.0.iter().zip(rows.chunks(64)) {
                 let word = if rows.len() < 64 { word & ((1 << rows.len()) - 1) } else { *word };
-                bits_of(word).for_each(|row| left(rows[row]));
+                bits_of(word).for_each(|row| visit(rows[row]));
             }
         }
     }
 
     /// Rule out rows of a block by a field; return false if no row remains.
     #[inline(always)]
-    fn narrow(&self, all: &mut Line, part: Part, asked: u64) -> bool {
-        if asked == 0 {
+    fn narrow(&self, all: &mut Line, part: SlicePart, lines: u64) -> bool {
+        if lines == 0 {
             return true;
         }
         let start = part.lines as usize;
-        let mut line = self.lines[start + asked.trailing_zeros() as usize];
-        if asked & (asked - 1) != 0 {
-            for other in bits_of(asked & (asked - 1)) {
+        let mut line = self.lines[start + lines.trailing_zeros() as usize];
+        if lines & (lines - 1) != 0 {
+            for other in bits_of(lines & (lines - 1)) {
                 let other = &self.lines[start + other];
                 line.0.iter_mut().zip(other.0).for_each(|(word, other)| *word |= other);
             }
@@ -332,10 +332,10 @@ impl Slices {
 
     /// Prefetch a block's lines of its first *count* fields.
     #[inline]
-    fn prefetch(&self, block: usize, count: usize, asked: &[u64]) {
+    fn prefetch(&self, block: usize, count: usize, query: &[u64]) {
         let Some([start, end]) = self.blocks.get(block..block + 2) else { return };
         for part in self.parts[*start as usize..*end as usize].iter().take(count) {
-            let line = asked[part.field as usize].trailing_zeros() as usize;
+            let line = query[part.field as usize].trailing_zeros() as usize;
             prefetch(&self.lines, part.lines as usize + line);
         }
     }

@@ -223,9 +223,9 @@ impl Store {
             return None;
         }
         let mut slots = Vec::with_capacity(all);
-        let mut seen = vec![false; all];
+        let mut is_present = vec![false; all];
         for &line in &*lines {
-            if std::mem::replace(seen.get_mut(line as usize)?, true) {
+            if std::mem::replace(is_present.get_mut(line as usize)?, true) {
                 return None;
             }
             slots.push(base.checked_add(line)?);

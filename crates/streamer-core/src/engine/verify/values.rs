@@ -4,7 +4,7 @@
 //! hash: most are compared with a hash and never looked at again. A value that is needed again is read again.
 //!
 //! ```text
-//!   position 0 .. 2^30      SeenValue: kind, scalar, hash, leaf
+//!   position 0 .. 2^30      LeafValue: kind, scalar, hash, leaf
 //!   position 2^30 .. 2^31   OneElement: offset, hash               12 bytes
 //!   position 2^31 ..        OneLeaf: place, half a hash            12 bytes
 //! ```
@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 /// A value that was read.
 #[derive(Clone, Copy, Debug)]
-pub struct SeenValue<'f> {
+pub struct LeafValue<'f> {
     /// The kind of value.
     pub kind: Kind,
     /// The scalar it is; None for lists, objects and numbers beyond float64.
@@ -49,7 +49,7 @@ struct OneLeaf {
 struct OneElement {
     /// Where it stands; from the end of the numbers down, its place in [`Rare::apart`].
     at: u32,
-    /// The two halves of its hash, see [`SeenValue::hash`].
+    /// The two halves of its hash, see [`LeafValue::hash`].
     hash: [u32; 2],
 }
 
@@ -112,8 +112,8 @@ const UNREAD: u32 = u32::MAX - 1;
 /// Buffers that are kept between events to save allocations.
 #[derive(Debug, Default)]
 pub struct ValuesScratch {
-    seen: Vec<SeenValue<'static>>,
-    asked: Vec<ValuesAt>,
+    values: Vec<LeafValue<'static>>,
+    ranges: Vec<ValuesAt>,
     stamp: u64,
     buffers: Option<Box<Buffers>>,
 }
@@ -142,8 +142,8 @@ struct Rare<'f> {
 pub struct Values<'f> {
     flat: &'f Flat<'f>,
     seed: &'f Seed,
-    seen: Vec<SeenValue<'f>>,
-    asked: Vec<ValuesAt>,
+    values: Vec<LeafValue<'f>>,
+    ranges: Vec<ValuesAt>,
     stamp: u64,
     present_is_known: bool,
     /// Most events have none of it.
@@ -151,26 +151,26 @@ pub struct Values<'f> {
     buffers: Option<Box<Buffers>>,
 }
 
-impl<'f> SeenValue<'f> {
-    fn new(leaf: Leaf<'f>, seed: &Seed) -> SeenValue<'f> {
+impl<'f> LeafValue<'f> {
+    fn new(leaf: Leaf<'f>, seed: &Seed) -> LeafValue<'f> {
         let scalar = leaf.scalar();
-        SeenValue { kind: leaf.kind(), scalar, hash: scalar.map_or(0, |scalar| scalar.hash(seed)), leaf }
+        LeafValue { kind: leaf.kind(), scalar, hash: scalar.map_or(0, |scalar| scalar.hash(seed)), leaf }
     }
 }
 
 impl<'f> Values<'f> {
     /// Begin with an event; give the scratch back with [`Values::end`].
     pub fn begin(flat: &'f Flat<'f>, seed: &'f Seed, scratch: &mut ValuesScratch) -> Values<'f> {
-        let mut asked = std::mem::take(&mut scratch.asked);
-        if asked.len() < flat.paths() * Mode::ALL.len() {
-            asked.resize(flat.paths() * Mode::ALL.len(), ValuesAt::default());
+        let mut ranges = std::mem::take(&mut scratch.ranges);
+        if ranges.len() < flat.paths() * Mode::ALL.len() {
+            ranges.resize(flat.paths() * Mode::ALL.len(), ValuesAt::default());
         }
         scratch.stamp += 1;
         Values {
             flat,
             seed,
-            seen: recycle(std::mem::take(&mut scratch.seen)),
-            asked,
+            values: recycle(std::mem::take(&mut scratch.values)),
+            ranges,
             stamp: scratch.stamp,
             present_is_known: false,
             rare: None,
@@ -180,8 +180,8 @@ impl<'f> Values<'f> {
 
     /// Give the scratch back.
     pub fn end(self, scratch: &mut ValuesScratch) {
-        scratch.seen = recycle(self.seen);
-        scratch.asked = self.asked;
+        scratch.values = recycle(self.values);
+        scratch.ranges = self.ranges;
         scratch.buffers = self.buffers;
     }
 
@@ -208,8 +208,8 @@ impl<'f> Values<'f> {
     /// The values at a path, as positions for [`Values::get`]: at most one as a scalar, any number of leaves or elements.
     #[inline]
     pub fn at(&mut self, path: PathId, mode: Mode) -> Range<usize> {
-        let asked = self.asked[place(path, mode)];
-        if asked.stamp == self.stamp { asked.start as usize..asked.end as usize } else { self.read(path, mode) }
+        let range = self.ranges[place(path, mode)];
+        if range.stamp == self.stamp { range.start as usize..range.end as usize } else { self.read(path, mode) }
     }
 
     /// The fewest names that lead to an array around a leaf at a path; `u32::MAX` if none lies in an array.
@@ -217,36 +217,36 @@ impl<'f> Values<'f> {
     pub fn names_to_array(&mut self, path: PathId) -> u32 {
         let at = self.at(path, Mode::AnyLeaf);
         let place = place(path, Mode::AnyLeaf);
-        if self.asked[place].names_to_array == UNREAD {
+        if self.ranges[place].names_to_array == UNREAD {
             let names = |at| self.flat.names_to_array(self.array_position(at));
-            self.asked[place].names_to_array = at.map(names).min().unwrap_or(u32::MAX);
+            self.ranges[place].names_to_array = at.map(names).min().unwrap_or(u32::MAX);
         }
-        self.asked[place].names_to_array
+        self.ranges[place].names_to_array
     }
 
     fn read(&mut self, path: PathId, mode: Mode) -> Range<usize> {
         let (flat, seed) = (self.flat, self.seed);
         // Check this first, since it reads other paths.
         let is_changed = mode == Mode::Changed && self.has_changed(path);
-        let start = self.seen.len();
-        let seen = |leaf| SeenValue::new(leaf, seed);
+        let start = self.values.len();
+        let value_of = |leaf| LeafValue::new(leaf, seed);
         let mut at = None;
         match mode {
-            Mode::Scalar => self.seen.extend(flat.value(path).or_else(|| flat.unreadable(path)).map(seen)),
+            Mode::Scalar => self.values.extend(flat.value(path).or_else(|| flat.unreadable(path)).map(value_of)),
             Mode::AnyLeaf => match flat.may_have_many_leaves() {
                 true => at = self.read_many(LEAVES, |visit| flat.leaves(path).for_each(visit)),
-                false => self.seen.extend(flat.leaves(path).map(seen)),
+                false => self.values.extend(flat.leaves(path).map(value_of)),
             },
             Mode::Element | Mode::Member => match flat.value(path) {
                 Some(leaf) if leaf.raw().len() < LONG_LIST => {
-                    read_elements(leaf, mode == Mode::Member, &mut self.seen, seed, seen);
+                    read_elements(leaf, mode == Mode::Member, &mut self.values, seed, value_of);
                 }
                 Some(list) => {
                     let is_member = mode == Mode::Member;
                     let mut is_whole = true;
                     at = self.read_many(ELEMENTS, |visit| is_whole = list.for_each_element(is_member, visit).is_some());
                     if !is_whole {
-                        self.seen.truncate(start);
+                        self.values.truncate(start);
                         at = None;
                     }
                 }
@@ -254,24 +254,24 @@ impl<'f> Values<'f> {
             },
             Mode::Changed => {
                 if is_changed {
-                    self.seen.push(seen(flat.yes()));
+                    self.values.push(value_of(flat.yes()));
                 }
             }
         }
-        let at = at.unwrap_or(start..self.seen.len());
-        self.asked[place(path, mode)] =
+        let at = at.unwrap_or(start..self.values.len());
+        self.ranges[place(path, mode)] =
             ValuesAt { stamp: self.stamp, start: at.start as u32, end: at.end as u32, names_to_array: UNREAD };
         at
     }
 
     /// Read what *each* visits: leaves of one path, or elements of one list. Of thousands only the places are kept, which
-    /// are returned, from *kept* on; None if they are fewer, which are then behind those that were read before.
+    /// are returned, from *list* on; None if they are fewer, which are then behind those that were read before.
     #[cold]
-    fn read_many(&mut self, kept: usize, each: impl FnOnce(&mut dyn FnMut(Leaf<'f>))) -> Option<Range<usize>> {
+    fn read_many(&mut self, list: usize, each: impl FnOnce(&mut dyn FnMut(Leaf<'f>))) -> Option<Range<usize>> {
         let (flat, seed) = (self.flat, self.seed);
-        let Values { seen, rare, .. } = self;
+        let Values { values, rare, .. } = self;
         let rare = &mut **rare.get_or_insert_default();
-        let (first, start) = (seen.len(), rare.many(kept));
+        let (first, start) = (values.len(), rare.many(list));
         let mut repeats = Repeats::default();
         let mut count = 0;
         let mut are_many = false;
@@ -280,18 +280,18 @@ impl<'f> Values<'f> {
             if repeats.has_short(leaf) {
                 return;
             }
-            let value = SeenValue::new(leaf, seed);
+            let value = LeafValue::new(leaf, seed);
             if are_many {
-                return rare.add(flat, seed, kept, &mut repeats, &value);
+                return rare.add(flat, seed, list, &mut repeats, &value);
             }
-            seen.push(value);
-            if seen.len() - first == FEW_VALUES {
+            values.push(value);
+            if values.len() - first == FEW_VALUES {
                 are_many = true;
-                seen.drain(first..).for_each(|value| rare.add(flat, seed, kept, &mut repeats, &value));
+                values.drain(first..).for_each(|value| rare.add(flat, seed, list, &mut repeats, &value));
             }
         });
         spend(count / 16);
-        are_many.then(|| start..rare.many(kept))
+        are_many.then(|| start..rare.many(list))
     }
 
     /// Of an event with a position of one of many.
@@ -308,9 +308,9 @@ impl<'f> Values<'f> {
 
     /// A value by its position.
     #[inline]
-    pub fn get(&self, position: usize) -> SeenValue<'f> {
-        match self.seen.get(position) {
-            Some(seen) => *seen,
+    pub fn get(&self, position: usize) -> LeafValue<'f> {
+        match self.values.get(position) {
+            Some(value) => *value,
             None => self.rare().read(position, self.flat, self.seed),
         }
     }
@@ -318,27 +318,27 @@ impl<'f> Values<'f> {
     /// The hash of a value by its position, if it is a scalar.
     #[inline]
     pub fn scalar_hash(&self, position: usize) -> Option<u64> {
-        if self.seen.len() <= position && position < LEAVES {
+        if self.values.len() <= position && position < LEAVES {
             let hash = self.rare().elements.get(position - ELEMENTS).hash();
             if hash != 0 {
                 return Some(hash);
             }
         }
-        let SeenValue { scalar, hash, .. } = self.get(position);
+        let LeafValue { scalar, hash, .. } = self.get(position);
         scalar.map(|_| hash)
     }
 
     /// What kind of value there is at a position.
     #[inline]
     pub fn kind(&self, position: usize) -> Kind {
-        self.seen.get(position).map_or_else(|| self.rare().kind(position, self.flat), |seen| seen.kind)
+        self.values.get(position).map_or_else(|| self.rare().kind(position, self.flat), |value| value.kind)
     }
 
     /// Whether a value, by its position, may be the scalar of a hash. If not, it is another one.
     #[inline]
     pub fn may_be(&self, position: usize, hash: u64) -> bool {
-        match self.seen.get(position) {
-            Some(seen) => seen.hash == hash,
+        match self.values.get(position) {
+            Some(value) => value.hash == hash,
             None if position < LEAVES => self.rare().elements.get(position - ELEMENTS).hash() == hash,
             None => self.rare().leaves.get(position - LEAVES).hash == hash as u32,
         }
@@ -346,8 +346,8 @@ impl<'f> Values<'f> {
 
     /// In which element a value lies, by its position.
     fn array_position(&self, position: usize) -> Position {
-        match self.seen.get(position) {
-            Some(seen) => seen.leaf.position(),
+        match self.values.get(position) {
+            Some(value) => value.leaf.position(),
             None => self.rare().leaf(position, self.flat).position(),
         }
     }
@@ -363,11 +363,11 @@ impl<'f> Values<'f> {
     }
 
     fn tree_of(&mut self, position: usize) -> &Option<Rc<Value>> {
-        let seen = self.get(position);
+        let value = self.get(position);
         let read = || {
             let options = json::ParseOptions { max_depth: usize::MAX, max_bytes: usize::MAX };
-            matches!(seen.kind, Kind::List | Kind::Map)
-                .then(|| json::parse(seen.leaf.raw().as_bytes(), options).ok().map(Rc::new))?
+            matches!(value.kind, Kind::List | Kind::Map)
+                .then(|| json::parse(value.leaf.raw().as_bytes(), options).ok().map(Rc::new))?
         };
         self.rare.get_or_insert_default().trees.entry(position).or_insert_with(read)
     }
@@ -375,14 +375,14 @@ impl<'f> Values<'f> {
     /// The hash of a list or an object by its position, see [`trees`](crate::automaton::trees); None if it is lazily read and
     /// malformed.
     pub fn tree_hash(&mut self, position: usize) -> Option<u64> {
-        let SeenValue { hash, leaf, .. } = self.get(position);
+        let LeafValue { hash, leaf, .. } = self.get(position);
         if hash != 0 {
             return Some(hash);
         }
         let hash = hash_of_text(leaf.raw(), self.seed)?;
         // Of one of thousands it is read again by each segment.
-        if let Some(seen) = self.seen.get_mut(position) {
-            seen.hash = hash;
+        if let Some(value) = self.values.get_mut(position) {
+            value.hash = hash;
         }
         Some(hash)
     }
@@ -392,7 +392,7 @@ impl<'f> Values<'f> {
         if let Some(known) = self.rare.as_ref().and_then(|rare| rare.sizes.get(&position)) {
             return *known;
         }
-        let SeenValue { kind, scalar, leaf, .. } = self.get(position);
+        let LeafValue { kind, scalar, leaf, .. } = self.get(position);
         let size = match (kind, scalar) {
             (Kind::String, Some(ScalarRef::String(text))) => {
                 spend(text.len() >> 10);
@@ -434,8 +434,8 @@ fn place(path: PathId, mode: Mode) -> usize {
 
 impl<'f> Rare<'f> {
     /// The position of the next leaf or element, by the first one's.
-    fn many(&self, kept: usize) -> usize {
-        kept + if kept == LEAVES { self.leaves.length } else { self.elements.length }
+    fn many(&self, list: usize) -> usize {
+        list + if list == LEAVES { self.leaves.length } else { self.elements.length }
     }
 
     /// The leaf of one of many.
@@ -463,21 +463,21 @@ impl<'f> Rare<'f> {
 
     /// Read one of many again.
     #[cold]
-    fn read(&self, position: usize, flat: &'f Flat<'f>, seed: &Seed) -> SeenValue<'f> {
+    fn read(&self, position: usize, flat: &'f Flat<'f>, seed: &Seed) -> LeafValue<'f> {
         let leaf = self.leaf(position, flat);
         if position >= LEAVES {
-            return SeenValue::new(leaf, seed);
+            return LeafValue::new(leaf, seed);
         }
         let hash = self.elements.get(position - ELEMENTS).hash();
-        SeenValue { kind: leaf.kind(), scalar: leaf.scalar(), hash, leaf }
+        LeafValue { kind: leaf.kind(), scalar: leaf.scalar(), hash, leaf }
     }
 
     /// Keep the place of a value, unless an equal one of the same list was added lately.
-    fn add(&mut self, flat: &'f Flat<'f>, seed: &Seed, kept: usize, repeats: &mut Repeats, value: &SeenValue<'f>) {
+    fn add(&mut self, flat: &'f Flat<'f>, seed: &Seed, which: usize, repeats: &mut Repeats, value: &LeafValue<'f>) {
         let leaf = value.leaf;
         let hash = if value.scalar.is_some() { value.hash } else { seed.hash_bytes(leaf.raw().as_bytes()) };
         if let Some(list) = leaf.list().filter(|_| leaf.short_text().is_none()) {
-            let position = self.many(kept);
+            let position = self.many(which);
             let is_same = |other| {
                 let other = self.leaf(other as usize, flat);
                 other.kind() == value.kind && other.raw() == leaf.raw() && other.list() == Some(list)
@@ -490,7 +490,7 @@ impl<'f> Rare<'f> {
             self.apart.push(leaf);
             LeafPlace::apart(self.apart.len() as u32 - 1)
         });
-        if kept == LEAVES {
+        if which == LEAVES {
             self.leaves.push(OneLeaf { place, hash: hash as u32 });
         } else {
             let hash = [value.hash as u32, (value.hash >> 32) as u32];
@@ -543,9 +543,9 @@ impl Repeats {
 fn read_elements<'f>(
     list: Leaf<'f>,
     names: bool,
-    all: &mut Vec<SeenValue<'f>>,
+    all: &mut Vec<LeafValue<'f>>,
     seed: &Seed,
-    read: impl Fn(Leaf<'f>) -> SeenValue<'f>,
+    read: impl Fn(Leaf<'f>) -> LeafValue<'f>,
 ) {
     let start = all.len();
     let (mut known, mut last) = (KnownElements::default(), None);
@@ -576,15 +576,15 @@ const FEW_ELEMENTS: usize = 32;
 
 impl KnownElements {
     /// Whether *element* equals none of those before, which are *others*.
-    fn is_new(&mut self, element: &SeenValue<'_>, others: &[SeenValue<'_>], seed: &Seed) -> bool {
+    fn is_new(&mut self, element: &LeafValue<'_>, others: &[LeafValue<'_>], seed: &Seed) -> bool {
         if others.len() < FEW_ELEMENTS {
             return true;
         }
-        let hash = |one: &SeenValue<'_>| match one.scalar {
+        let hash = |one: &LeafValue<'_>| match one.scalar {
             Some(_) => one.hash,
             None => seed.hash_bytes(one.leaf.raw().as_bytes()),
         };
-        let is_same = |other: &SeenValue<'_>| match (element.scalar, other.scalar) {
+        let is_same = |other: &LeafValue<'_>| match (element.scalar, other.scalar) {
             (None, None) => element.leaf.raw() == other.leaf.raw(),
             (one, other) => one == other,
         };
@@ -603,7 +603,7 @@ impl KnownElements {
 }
 
 /// The allocation of an emptied vector, for values that borrow from something else.
-fn recycle<'b>(mut values: Vec<SeenValue<'_>>) -> Vec<SeenValue<'b>> {
+fn recycle<'b>(mut values: Vec<LeafValue<'_>>) -> Vec<LeafValue<'b>> {
     values.clear();
     // Collecting in place keeps the allocation; the closure is never called.
     values.into_iter().map_while(|_| None).collect()

@@ -1,7 +1,7 @@
 //! Is the verification of a whole subscription, beyond its conjunctions, true for an event?
 
 use crate::engine::verify::atoms::long_list;
-use crate::engine::verify::element_choice::{MOST_FIELDS, chosen};
+use crate::engine::verify::element_choice::{MOST_FIELDS, choice_holds};
 use crate::engine::verify::scopes::{Spent, consistent};
 use crate::engine::verify::store::{Store, flags};
 use crate::engine::verify::values::Values;
@@ -44,7 +44,7 @@ pub(in crate::engine) fn verification_holds(
                 return Ok(true);
             }
             if tree.any_of.is_empty() && verification.fields.len() <= MOST_FIELDS {
-                return Ok(chosen(store, verification, map, values));
+                return Ok(choice_holds(store, verification, map, values));
             }
             consistent(store, verification, tree, map, values)
         }

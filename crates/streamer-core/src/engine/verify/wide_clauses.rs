@@ -74,9 +74,9 @@ impl Wide {
 
     /// Whether one of the alternatives that are looked up is true.
     fn knows(&self, clauses: &EncodedClauses, values: &mut Values<'_>, at: usize) -> bool {
-        let seen = values.get(at);
-        let Some(scalar) = seen.scalar else { return false };
-        self.equal.find(seen.hash, |position| clauses.is_equality(position, scalar)).is_some()
+        let value = values.get(at);
+        let Some(scalar) = value.scalar else { return false };
+        self.equal.find(value.hash, |position| clauses.is_equality(position, scalar)).is_some()
             || self.matchers.iter().any(|matcher| matcher.holds(scalar, values.literals()))
     }
 

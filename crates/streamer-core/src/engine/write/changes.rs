@@ -1,6 +1,6 @@
 //! The request of a write, and its changes.
 
-use crate::engine::state::record::HeldRecord;
+use crate::engine::state::record::RecordRef;
 use crate::error::SubscriptionError;
 
 /// How to handle an id that exists.
@@ -25,7 +25,7 @@ pub struct Changes {
     /// Positions of ids whose subscription was equal before.
     pub unchanged: Vec<usize>,
     /// Records of ids that were removed, in order of adding.
-    pub removed: Vec<HeldRecord>,
+    pub removed: Vec<RecordRef>,
     /// Slots that became free: those of `removed`, and of replaced subscriptions.
     pub freed: Vec<u32>,
     /// Items that were skipped, by position.

@@ -14,7 +14,7 @@ use crate::engine::state::engine_state::EngineState;
 use crate::engine::state::engine_version::Version;
 use crate::engine::state::name::PartitionName;
 use crate::engine::state::partitions::{Partition, Partitions};
-use crate::engine::state::record::{Filed, Filing, HeldRecord, Record};
+use crate::engine::state::record::{Filed, Filing, Record, RecordRef};
 use crate::engine::state::shares::Share;
 use crate::engine::state::writer::Writer;
 use crate::engine::verify::encoded::{CannotBuild, FastHash};
@@ -45,22 +45,22 @@ pub(super) struct Accepted {
     id_hash: u64,
     drafted: Box<Drafted>,
     /// The subscription that it replaces.
-    held: Option<HeldRecord>,
+    previous: Option<RecordRef>,
 }
 
 /// The ids of a write's items, also of those that could not be read.
-struct GivenIds<'d> {
+struct DraftIds<'d> {
     items: &'d [DraftItem],
     /// The hash of each; arbitrary if there is no id.
     hashes: Vec<u64>,
     seen: HashTable<usize>,
 }
 
-impl<'d> GivenIds<'d> {
+impl<'d> DraftIds<'d> {
     /// A set in which no id is marked.
-    fn of(items: &'d [DraftItem], seed: &Seed) -> GivenIds<'d> {
+    fn of(items: &'d [DraftItem], seed: &Seed) -> DraftIds<'d> {
         let hash = |item| id_of(item).map_or(0, |id| seed.hash_bytes(id.as_bytes()));
-        GivenIds { items, hashes: items.iter().map(hash).collect(), seen: HashTable::with_capacity(items.len()) }
+        DraftIds { items, hashes: items.iter().map(hash).collect(), seen: HashTable::with_capacity(items.len()) }
     }
 
     /// See the id of one; false if it was seen before.
@@ -69,14 +69,14 @@ impl<'d> GivenIds<'d> {
         let is_new = !self.has(self.hashes[at], id);
         if is_new {
             let hashes = &self.hashes;
-            self.seen.insert_unique(hashes[at], at, |seen| hashes[*seen]);
+            self.seen.insert_unique(hashes[at], at, |other| hashes[*other]);
         }
         is_new
     }
 
     /// Whether an id was seen.
     fn has(&self, hash: u64, id: &str) -> bool {
-        self.seen.find(hash, |seen| id_of(&self.items[*seen]) == Some(id)).is_some()
+        self.seen.find(hash, |other| id_of(&self.items[*other]) == Some(id)).is_some()
     }
 }
 
@@ -99,11 +99,11 @@ impl EngineState {
         self.have_ids();
         let mut changes = Changes::default();
         let Draft { items, stores } = draft;
-        let mut ids_given = GivenIds::of(&items, &self.seed);
+        let mut draft_ids = DraftIds::of(&items, &self.seed);
         // The valid items, and the subscription that each replaces.
-        let mut good: Vec<(usize, Option<HeldRecord>)> = Vec::with_capacity(items.len());
+        let mut good: Vec<(usize, Option<RecordRef>)> = Vec::with_capacity(items.len());
         for (at, item) in items.iter().enumerate() {
-            let is_new = ids_given.is_new(at);
+            let is_new = draft_ids.is_new(at);
             let checked = item.as_ref().map_err(|error| SubscriptionError::clone(error)).and_then(|drafted| {
                 let id = &drafted.addition.id;
                 match &drafted.class {
@@ -121,11 +121,11 @@ impl EngineState {
         let mut writer = self.lock_writer();
         let ids = self.ids.read().unwrap_or_else(PoisonError::into_inner);
         let mut gone: Vec<u32> = Vec::new();
-        good.retain_mut(|(at, held)| {
+        good.retain_mut(|(at, previous)| {
             let Ok(Drafted { addition, .. }) = items[*at].as_deref() else { return false };
-            let found = self.find_hashed(&ids, ids_given.hashes[*at], &addition.id);
-            let found = found.and_then(|slot| Some((slot, self.records.get(slot).clone()?)));
-            match found {
+            let previous_slot = self.find_hashed(&ids, draft_ids.hashes[*at], &addition.id);
+            let previous_slot = previous_slot.and_then(|slot| Some((slot, self.records.get(slot).clone()?)));
+            match previous_slot {
                 None => true,
                 Some(_) if mode == WriteMode::Add => {
                     let error = duplicate(&addition.id, "this id exists already; replace=True replaces its subscription");
@@ -138,7 +138,7 @@ impl EngineState {
                 }
                 Some((slot, record)) => {
                     gone.push(slot);
-                    *held = Some(record);
+                    *previous = Some(record);
                     true
                 }
             }
@@ -148,10 +148,10 @@ impl EngineState {
             return Err(changes.errors);
         }
         if mode == WriteMode::Apply {
-            let mut removed: Vec<(u32, HeldRecord)> = ids
+            let mut removed: Vec<(u32, RecordRef)> = ids
                 .iter()
                 .filter_map(|slot| Some((*slot, self.records.get(*slot).clone()?)))
-                .filter(|(_, record)| !ids_given.has(self.seed.hash_bytes(record.id().as_bytes()), record.id()))
+                .filter(|(_, record)| !draft_ids.has(self.seed.hash_bytes(record.id().as_bytes()), record.id()))
                 .collect();
             removed.sort_unstable_by_key(|(_, record)| record.order);
             gone.extend(removed.iter().map(|(slot, _)| *slot));
@@ -161,15 +161,15 @@ impl EngineState {
         if good.is_empty() && gone.is_empty() {
             return Ok(changes);
         }
-        let GivenIds { hashes, .. } = ids_given;
+        let DraftIds { hashes, .. } = draft_ids;
         let mut good = good.into_iter().peekable();
         let accept = |((at, item), id_hash)| {
-            let (_, held) = good.next_if(|(next, _)| *next == at)?;
-            Some(Accepted { at, id_hash, drafted: Result::ok(item)?, held })
+            let (_, previous) = good.next_if(|(next, _)| *next == at)?;
+            Some(Accepted { at, id_hash, drafted: Result::ok(item)?, previous })
         };
         let accepted: Vec<Accepted> = items.into_iter().enumerate().zip(hashes).filter_map(accept).collect();
         changes.freed = gone.clone();
-        let order_of: Vec<(usize, bool)> = accepted.iter().map(|one| (one.at, one.held.is_some())).collect();
+        let order_of: Vec<(usize, bool)> = accepted.iter().map(|one| (one.at, one.previous.is_some())).collect();
         match self.commit(&mut writer, gone, New { accepted, stores }) {
             Ok(slots) => {
                 for ((at, is_replaced), slot) in order_of.into_iter().zip(slots) {
@@ -289,16 +289,16 @@ impl EngineState {
         let parts = stores.settle(&mut drafted)?.into_iter();
         let mut stores: Vec<_> = parts.map(|part| part.store.map(|store| (writer.name(part.name), store))).collect();
         let mut records = Vec::with_capacity(accepted.len());
-        for Accepted { drafted, held, .. } in accepted {
+        for Accepted { drafted, previous, .. } in accepted {
             let Drafted { mut addition, partition, place, .. } = *drafted;
             let (name, store) = stores[partition as usize].as_mut().expect("an accepted subscription has a store");
-            let order = held.map_or_else(|| writer.order(), |held| held.order);
+            let order = previous.map_or_else(|| writer.order(), |previous| previous.order);
             let filing = writer.filing(Filing { partition: name.clone(), gateway_id: addition.gateway_id.take() });
             let text = writer.shapes.split(std::mem::take(&mut addition.text));
             let filed = Filed { filing, order, text };
             let record = Record::of(addition, filed).ok_or(CannotBuild::Full)?;
             let slot = writer.slots.take().ok_or(CannotBuild::Full)?;
-            records.push(HeldRecord::new(record));
+            records.push(RecordRef::new(record));
             slots.push(slot);
             store.set_slot(place.expect("a place, once it is settled"), slot);
         }
@@ -320,17 +320,17 @@ impl EngineState {
         let mut new = Vec::new();
         for (name, builder) in touched {
             let partition = self.partition(&version.partitions, &name);
-            let held = partition.map_or(&[][..], |partition| &partition.segments);
-            let held: Vec<Arc<Segment>> = held.iter().filter(|segment| segment.live() > 0).cloned().collect();
+            let present = partition.map_or(&[][..], |partition| &partition.segments);
+            let present: Vec<Arc<Segment>> = present.iter().filter(|segment| segment.live() > 0).cloned().collect();
             let added = builder.len();
-            let merged = small_merge(&held, added);
+            let merged = small_merge(&present, added);
             if merged.contains(&true) {
                 self.telemetry.merged();
             }
-            let (segments, unknown) = match self.merged(builder, &held, &merged) {
+            let (segments, unknown) = match self.merged(builder, &present, &merged) {
                 Ok(built) => built,
                 // Without new subscriptions the segments stay apart if they do not fit together.
-                Err(_) if added == 0 => (held, None),
+                Err(_) if added == 0 => (present, None),
                 Err(refused) => return Err(refused),
             };
             new.extend(unknown.iter().map(|(segment, _)| segment.clone()));
@@ -345,9 +345,9 @@ impl EngineState {
     }
 
     /// The segments, with the *merged* ones and the new subscriptions in one, and that one.
-    fn merged(&self, mut builder: Box<StoreBuilder>, held: &[Arc<Segment>], merged: &[bool]) -> Result<Merged, CannotBuild> {
-        let mut segments = Vec::with_capacity(held.len() + 1);
-        for (segment, is_merged) in held.iter().zip(merged) {
+    fn merged(&self, mut builder: Box<StoreBuilder>, present: &[Arc<Segment>], merged: &[bool]) -> Result<Merged, CannotBuild> {
+        let mut segments = Vec::with_capacity(present.len() + 1);
+        for (segment, is_merged) in present.iter().zip(merged) {
             if *is_merged {
                 builder.add_store(&segment.store, |at| segment.removed_at(at) == 0)?;
             } else {
@@ -378,9 +378,12 @@ impl EngineState {
         let before = version.partitions.count();
         let name = partition.name.clone();
         let hash = name.hash(&self.seed);
-        let held = version.partitions.get(hash, &name.tenant, &name.collection).and_then(|held| held.present().share.clone());
+        let share_of_old = version
+            .partitions
+            .get(hash, &name.tenant, &name.collection)
+            .and_then(|share_of_old| share_of_old.present().share.clone());
         // A partition in a file gets its own when it is opened.
-        let share = if partition.section.is_some() { None } else { held.or_else(|| Share::within(&self.shares)) };
+        let share = if partition.section.is_some() { None } else { share_of_old.or_else(|| Share::within(&self.shares)) };
         let (is_any_tenant, is_any_collection) = (*name.tenant == *"*", *name.collection == *"*");
         version.partitions.set(hash, Partition { share, ..partition });
         let after = version.partitions.count();
@@ -408,8 +411,8 @@ fn id_of(item: &DraftItem) -> Option<&str> {
     }
 }
 
-fn says_the_same(addition: &Addition, held: &Record) -> bool {
-    let text = held.text();
+fn says_the_same(addition: &Addition, record: &Record) -> bool {
+    let text = record.text();
     *text == *addition.text || addition.same_as.as_deref() == Some(&*text)
 }
 

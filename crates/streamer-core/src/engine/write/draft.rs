@@ -49,7 +49,7 @@ pub(super) struct Drafted {
 /// The store of each partition, while it is filled.
 #[derive(Debug, Default)]
 pub(super) struct Stores {
-    each: Vec<Part>,
+    each: Vec<PartitionDraft>,
     numbers: HashTable<u32>,
     hasher: FastHash,
     /// Why one of them could not be filled.
@@ -58,7 +58,7 @@ pub(super) struct Stores {
 
 /// A partition. The store is in a box: there may be as many partitions as subscriptions, and they are moved.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartitionDraft {
     pub name: PartitionName,
     waiting: u32,
     pub store: Option<Box<StoreBuilder>>,
@@ -76,7 +76,7 @@ impl Stores {
             return *number;
         }
         let number = each.len() as u32;
-        each.push(Part { name, waiting: 0, store: None });
+        each.push(PartitionDraft { name, waiting: 0, store: None });
         numbers.insert_unique(hash, number, |number| hasher.hash_one(&each[*number as usize].name));
         number
     }
@@ -109,9 +109,9 @@ impl Stores {
     }
 
     /// The store of each partition, by number, with only these subscriptions, whose places are set.
-    pub fn settle(mut self, held: &mut [&mut Drafted]) -> Result<Vec<Part>, CannotBuild> {
+    pub fn settle(mut self, drafts: &mut [&mut Drafted]) -> Result<Vec<PartitionDraft>, CannotBuild> {
         let mut counts = vec![0; self.each.len()];
-        for one in &mut *held {
+        for one in &mut *drafts {
             if one.place.is_none() {
                 one.place = Some(self.add(one.partition, one.addition.flags, &mut one.addition.form));
             }
@@ -122,7 +122,7 @@ impl Stores {
         }
         // If some were refused, or exist unchanged, the others move up.
         let mut moved: HashMap<u32, Vec<u32>, FastHash> = HashMap::default();
-        for (number, Part { store, .. }) in (0..).zip(&mut self.each) {
+        for (number, PartitionDraft { store, .. }) in (0..).zip(&mut self.each) {
             let (count, all) = (counts[number as usize], store.as_ref().map_or(0, |store| store.len()));
             if count == 0 {
                 *store = None;
@@ -131,14 +131,14 @@ impl Stores {
             }
         }
         if !moved.is_empty() {
-            self.move_up(moved, held)?;
+            self.move_up(moved, drafts)?;
         }
         Ok(self.each)
     }
 
     /// Remove the other subscriptions from the partitions in *moved*, which has a word for each place in their stores.
-    fn move_up(&mut self, mut moved: HashMap<u32, Vec<u32>, FastHash>, held: &mut [&mut Drafted]) -> Result<(), CannotBuild> {
-        for (partition, place) in held.iter().filter_map(|one| Some((one.partition, one.place?))) {
+    fn move_up(&mut self, mut moved: HashMap<u32, Vec<u32>, FastHash>, drafts: &mut [&mut Drafted]) -> Result<(), CannotBuild> {
+        for (partition, place) in drafts.iter().filter_map(|one| Some((one.partition, one.place?))) {
             if let Some(places) = moved.get_mut(&partition) {
                 places[place as usize] = 0;
             }
@@ -150,7 +150,7 @@ impl Stores {
                 store.add_store(&whole, |at| places[at as usize] != u32::MAX)?;
             }
         }
-        for one in held {
+        for one in drafts {
             if let (Some(places), Some(place)) = (moved.get(&one.partition), &mut one.place) {
                 *place = places[*place as usize];
             }

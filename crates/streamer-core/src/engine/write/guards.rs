@@ -61,12 +61,12 @@ impl EngineState {
     /// Add the keys of the subscriptions at *version*: a published one, since an unfinished write may be rolled back.
     fn collect(&self, segment: &Segment, access: &Access, version: u64, keys: &mut LiveKeys) {
         let is_live = |at: u32| !segment.is_gone(at, version);
-        let mut seen: HashSet<(u32, KeyKind)> = HashSet::new();
+        let mut keys_of_paths: HashSet<(u32, KeyKind)> = HashSet::new();
         for_each_hash(&segment.store, access, &self.seed, is_live, |path, kind, hash| {
-            seen.insert((path, kind));
+            keys_of_paths.insert((path, kind));
             keys.hashes.push(hash);
         });
-        keys.places.extend(seen.into_iter().map(|(path, kind)| {
+        keys.places.extend(keys_of_paths.into_iter().map(|(path, kind)| {
             let (path, mode) = &segment.store.paths.paths[path as usize];
             (path.clone(), *mode, kind)
         }));
@@ -75,23 +75,23 @@ impl EngineState {
     /// The filter of a partition that will have *segments*; *new* is the one of them that it does not know yet.
     pub(in crate::engine) fn filter_with(
         &self,
-        held: Option<&Arc<Partition>>,
+        previous: Option<&Arc<Partition>>,
         segments: &[Arc<Segment>],
         new: Option<(&Segment, &Access)>,
     ) -> Option<Arc<BloomFilter>> {
         let options = **self.phase1.load().as_ref()?;
-        let held = held.and_then(|partition| partition.filter.as_ref());
+        let previous = previous.and_then(|partition| partition.filter.as_ref());
         let live: usize = segments.iter().map(|segment| segment.live()).sum();
         // Dropped a little below, so that one subscription that comes and goes does not make it and drop it.
-        let is_small = live < if held.is_some() { INDEXED_FROM / 2 } else { INDEXED_FROM };
+        let is_small = live < if previous.is_some() { INDEXED_FROM / 2 } else { INDEXED_FROM };
         if is_small || segments.iter().all(|segment| segment.keyed().0 == 0) {
             return None;
         }
         let mut keys = LiveKeys::default();
-        if let Some(held) = held {
-            let Some((segment, access)) = new else { return Some(held.clone()) };
+        if let Some(previous) = previous {
+            let Some((segment, access)) = new else { return Some(previous.clone()) };
             self.collect(segment, access, NEXT, &mut keys);
-            let filter = held.with_places(&keys.places, &mut self.sets(), &self.seed);
+            let filter = previous.with_places(&keys.places, &mut self.sets(), &self.seed);
             filter.add(keys.hashes.iter().copied());
             let (known, capacity) = filter.load();
             let is_costly = live > SMALL && segment.live() * 2 < live;
@@ -106,9 +106,9 @@ impl EngineState {
         let room = options.initial_capacity.min(4 * keys.hashes.len() + SPARE);
         let capacity = room.max(2 * keys.hashes.len());
         let (filter, added) = self.fill_filter(capacity, options.key_rate(keys.places.len()), &keys);
-        let held = held.map(|held| &**held);
-        let filter = BloomFilter::new(filter, capacity, added, keys.places, &mut self.sets(), &self.seed, held);
-        if held.is_some() {
+        let previous = previous.map(|previous| &**previous);
+        let filter = BloomFilter::new(filter, capacity, added, keys.places, &mut self.sets(), &self.seed, previous);
+        if previous.is_some() {
             filter.note_grown();
         }
         Some(Arc::new(filter))
@@ -160,8 +160,8 @@ impl EngineState {
     pub(super) fn pinned(&self, name: &PartitionName) -> Option<(Arc<Version>, Arc<Partition>)> {
         let version = self.version.load_full();
         // A partition that was never opened has no filter.
-        let found = version.partitions.get(name.hash(&self.seed), &name.tenant, &name.collection)?;
-        let partition = found.present().clone();
+        let handle = version.partitions.get(name.hash(&self.seed), &name.tenant, &name.collection)?;
+        let partition = handle.present().clone();
         Some((version, partition))
     }
 
@@ -169,7 +169,7 @@ impl EngineState {
     /// each, and replace the old one. Neither readers nor writers wait while it is built. Return false if there is
     /// none.
     pub fn rebuild_filter(&self, name: &PartitionName, capacity: usize, key_rate: f64) -> bool {
-        let mut seen: Vec<Arc<Segment>> = Vec::new();
+        let mut gathered: Vec<Arc<Segment>> = Vec::new();
         let mut keys = LiveKeys::default();
         let mut filled = None;
         loop {
@@ -177,9 +177,9 @@ impl EngineState {
                 return false;
             };
             let mut more = LiveKeys::default();
-            for segment in unseen(&partition.segments, &seen) {
+            for segment in unseen(&partition.segments, &gathered) {
                 self.collect(&segment, &self.access(&segment.store), version.number, &mut more);
-                seen.push(segment);
+                gathered.push(segment);
             }
             more.hashes.sort_unstable();
             more.hashes.dedup();
@@ -198,7 +198,7 @@ impl EngineState {
                 let _inside = fork::inside();
                 let mut writer = self.lock_writer();
                 let (version, partition) = self.pinned(name).filter(|(_, partition)| partition.filter.is_some())?;
-                let new = unseen(&partition.segments, &seen);
+                let new = unseen(&partition.segments, &gathered);
                 if new.iter().map(|segment| segment.store.len()).sum::<usize>() > LITTLE {
                     return Some(false);
                 }
@@ -208,8 +208,8 @@ impl EngineState {
                 }
                 keys.places.extend(last.places);
                 let (capacity, (filter, added)) = filled.take()?;
-                let (places, seed, held) = (keys.places.drain(), &self.seed, partition.filter.as_deref());
-                let rebuilt = BloomFilter::new(filter, capacity, added, places, &mut self.sets(), seed, held);
+                let (places, seed, previous) = (keys.places.drain(), &self.seed, partition.filter.as_deref());
+                let rebuilt = BloomFilter::new(filter, capacity, added, places, &mut self.sets(), seed, previous);
                 rebuilt.add(last.hashes.into_iter());
                 let mut next = Version::after(&version);
                 let (name, segments) = (partition.name.clone(), partition.segments.clone());
@@ -244,6 +244,6 @@ fn keyed(segments: &[Arc<Segment>]) -> (usize, usize) {
     segments.iter().map(|segment| segment.keyed()).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
 }
 
-fn unseen(segments: &[Arc<Segment>], seen: &[Arc<Segment>]) -> Vec<Arc<Segment>> {
-    segments.iter().filter(|segment| !seen.iter().any(|other| Arc::ptr_eq(segment, other))).cloned().collect()
+fn unseen(segments: &[Arc<Segment>], gathered: &[Arc<Segment>]) -> Vec<Arc<Segment>> {
+    segments.iter().filter(|segment| !gathered.iter().any(|other| Arc::ptr_eq(segment, other))).cloned().collect()
 }

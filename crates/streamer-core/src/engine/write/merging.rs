@@ -46,13 +46,13 @@ fn is_mostly_gone(segment: &Segment) -> bool {
 }
 
 /// The existing segments that the writer merges with *added* new subscriptions.
-pub fn small_merge(held: &[Arc<Segment>], added: usize) -> Vec<bool> {
-    let is_light: Vec<bool> = held.iter().map(|segment| segment.store.encoded.bytes() <= LIGHT).collect();
-    let is_ours = |n: &usize| is_light[*n] && held[*n].live() <= SMALL;
+pub fn small_merge(segments: &[Arc<Segment>], added: usize) -> Vec<bool> {
+    let is_light: Vec<bool> = segments.iter().map(|segment| segment.store.encoded.bytes() <= LIGHT).collect();
+    let is_ours = |n: &usize| is_light[*n] && segments[*n].live() <= SMALL;
     let mut merged: Vec<bool> =
-        (0..held.len()).map(|n| is_mostly_gone(&held[n]) && is_light[n] && held[n].store.len() <= SMALL).collect();
+        (0..segments.len()).map(|n| is_mostly_gone(&segments[n]) && is_light[n] && segments[n].store.len() <= SMALL).collect();
     let sum = |merged: &[bool]| -> usize {
-        added + held.iter().zip(merged).filter(|(_, merged)| **merged).map(|(segment, _)| segment.live()).sum::<usize>()
+        added + segments.iter().zip(merged).filter(|(_, merged)| **merged).map(|(segment, _)| segment.live()).sum::<usize>()
     };
     loop {
         let total = sum(&merged);
@@ -60,9 +60,9 @@ pub fn small_merge(held: &[Arc<Segment>], added: usize) -> Vec<bool> {
             return merged;
         }
         let at = level(total);
-        let open = || (0..held.len()).filter(is_ours).filter(|n| !merged[*n]);
-        let same: Vec<usize> = open().filter(|n| level(held[*n].live()) == at).collect();
-        let below: Vec<usize> = open().filter(|n| level(held[*n].live()) < at).collect();
+        let open = || (0..segments.len()).filter(is_ours).filter(|n| !merged[*n]);
+        let same: Vec<usize> = open().filter(|n| level(segments[*n].live()) == at).collect();
+        let below: Vec<usize> = open().filter(|n| level(segments[*n].live()) < at).collect();
         if same.len() + 1 >= WIDTH {
             same.iter().chain(&below).for_each(|n| merged[*n] = true);
         } else if !below.is_empty() {
@@ -91,7 +91,7 @@ pub fn large_merge(segments: &[Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
 /// How the engine and its thread communicate: lock-free, since a lock might be locked in a forked child.
 #[derive(Debug, Default)]
 pub struct Signal {
-    is_asked: AtomicBool,
+    is_requested: AtomicBool,
     /// Whether all segments of each partition are to become one.
     wants_one: AtomicBool,
     /// Subscriptions that were changed since there were [`MANY`].
@@ -127,7 +127,7 @@ impl Signal {
     }
 
     fn wake_or_start(self: &Arc<Signal>, state: &Arc<EngineState>) {
-        self.is_asked.store(true, Ordering::SeqCst);
+        self.is_requested.store(true, Ordering::SeqCst);
         let process = std::process::id();
         if self.process.swap(process, Ordering::SeqCst) == process {
             self.wake();
@@ -158,28 +158,28 @@ impl Signal {
 fn run(state: &Weak<EngineState>, signal: &Signal) {
     signal.thread.store(Some(Arc::new(thread::current())));
     let is_stopped = || signal.stop.load(Ordering::SeqCst);
-    let mut was_asked = false;
+    let mut was_requested = false;
     loop {
         let mut since = Instant::now();
-        while !signal.is_asked.swap(false, Ordering::SeqCst) {
+        while !signal.is_requested.swap(false, Ordering::SeqCst) {
             if is_stopped() {
                 return;
             }
-            if !was_asked {
+            if !was_requested {
                 thread::park();
                 since = Instant::now();
             } else if since.elapsed() < QUIET {
                 thread::park_timeout(QUIET);
             } else if let Some(state) = state.upgrade() {
                 // Now, since who merges on would want it back at once.
-                was_asked = false;
+                was_requested = false;
                 let _inside = fork::inside();
                 state.options.give_back.iter().for_each(|give_back| give_back());
             } else {
                 return;
             }
         }
-        was_asked = true;
+        was_requested = true;
         while !is_stopped() {
             let Some(state) = state.upgrade() else { return };
             let next = || {
@@ -238,12 +238,12 @@ impl EngineState {
         choose: impl Fn(&Partition) -> Option<Vec<Arc<Segment>>>,
     ) -> Option<bool> {
         let version = self.version.load_full();
-        let chosen = choose(self.partition(&version.partitions, name)?)?;
+        let merging = choose(self.partition(&version.partitions, name)?)?;
         let published = version.number;
         drop(version);
         let mut builder = StoreBuilder::default();
         let mut sources: Vec<(usize, u32)> = Vec::new();
-        for (number, segment) in chosen.iter().enumerate() {
+        for (number, segment) in merging.iter().enumerate() {
             // A subscription that a later version removes is copied: that write may be rolled back.
             let alive: Vec<bool> = (0..segment.store.len() as u32).map(|at| !segment.is_gone(at, published)).collect();
             sources.extend((0..).zip(&alive).filter(|(_, alive)| **alive).map(|(at, _)| (number, at)));
@@ -258,7 +258,7 @@ impl EngineState {
         let access = self.access(&store);
         let merge = |store| Segment::new(store, &self.seed, self.options.depth, Some(&access));
         let merged = if store.is_empty() { None } else { Some(merge(store).ok()?) };
-        let moves = merged.as_ref().map_or_else(Vec::new, |merged| moves(&chosen, &sources, merged));
+        let moves = merged.as_ref().map_or_else(Vec::new, |merged| moves(&merging, &sources, merged));
         let _inside = fork::inside();
         let mut writer = self.lock_writer();
         let version = self.version.load_full();
@@ -266,15 +266,15 @@ impl EngineState {
             return Some(false);
         };
         let is_there = |segment: &Arc<Segment>| partition.segments.iter().any(|other| Arc::ptr_eq(segment, other));
-        if !chosen.iter().all(is_there) {
+        if !merging.iter().all(is_there) {
             return Some(false);
         }
         let mut segments: Vec<Arc<Segment>> =
-            partition.segments.iter().filter(|other| !chosen.iter().any(|one| Arc::ptr_eq(one, other))).cloned().collect();
+            partition.segments.iter().filter(|other| !merging.iter().any(|one| Arc::ptr_eq(one, other))).cloned().collect();
         if let Some(merged) = merged {
             let merged = Arc::new(merged);
             for (number, old, new) in moves {
-                match chosen[number].removed_at(old) {
+                match merging[number].removed_at(old) {
                     0 => writer.locations[merged.store.slots[new as usize] as usize] = new,
                     version => merged.remove(new, version),
                 }
@@ -300,8 +300,8 @@ impl EngineState {
 
 /// The source segment and position of each subscription, and its position in *merged*. Building the index has
 /// renumbered them, so only their slots, which are unique, identify them.
-fn moves(chosen: &[Arc<Segment>], sources: &[(usize, u32)], merged: &Segment) -> Vec<(usize, u32, u32)> {
-    let slot = |&(number, at): &(usize, u32)| chosen[number].store.slots[at as usize];
+fn moves(segments: &[Arc<Segment>], sources: &[(usize, u32)], merged: &Segment) -> Vec<(usize, u32, u32)> {
+    let slot = |&(number, at): &(usize, u32)| segments[number].store.slots[at as usize];
     let mut from: Vec<(u32, usize, u32)> = sources.iter().map(|source| (slot(source), source.0, source.1)).collect();
     let mut to: Vec<(u32, u32)> = merged.store.slots.iter().copied().zip(0..).collect();
     from.sort_unstable();

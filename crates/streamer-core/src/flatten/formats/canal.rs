@@ -13,7 +13,7 @@ use std::collections::HashSet;
 pub(super) const WHAT: What = What("canal");
 /// BIT, TINYINT, BIGINT, NUMERIC, DECIMAL, INTEGER, SMALLINT, FLOAT, REAL, DOUBLE.
 const NUMBERS: [i128; 10] = [-7, -6, -5, 2, 3, 4, 5, 6, 7, 8];
-const LEFT: [&str; 4] = ["data", "old", "sqlType", "mysqlType"];
+const NOT_IN_ENVELOPE: [&str; 4] = ["data", "old", "sqlType", "mysqlType"];
 
 /// The columns of a table.
 struct Types<'t> {
@@ -56,17 +56,17 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
     let ts = WHAT.part(record, "es", Expected::Integer, "")?.and_then(Json::integer);
     let key = record.get("pkNames").into_iter().flat_map(Json::elements).filter_map(Json::string).collect();
     let message = Message { record, collection, ts, key, types, wanted: changes.wanted };
-    for (at, given) in rows.into_iter().enumerate() {
-        let row = message.types.row(given, || format!("/data/{at}"))?;
+    for (at, source) in rows.into_iter().enumerate() {
+        let row = message.types.row(source, || format!("/data/{at}"))?;
         let old = olds.get(at).copied().filter(|old| !old.is_null());
-        let key = || message.key_of(given, None);
+        let key = || message.key_of(source, None);
         match kind {
             "delete" => changes.push(with_before(message.change(kind), &row), key)?,
             "insert" => changes.push(message.with_row(kind, &row), key)?,
             _ => match old {
                 Some(old) => {
                     let changed = message.types.row(old, || format!("/old/{at}"))?;
-                    message.update((given, &row), (old, &changed), changes)?;
+                    message.update((source, &row), (old, &changed), changes)?;
                 }
                 // The row before the change is unknown.
                 None => changes.push(partial(message.with_row(kind, &row)), key)?,
@@ -90,7 +90,7 @@ impl Message<'_, '_> {
     fn change(&self, kind: &str) -> Change {
         let mut change = Change::new(kind, &self.collection, self.wanted);
         change.ts(self.ts);
-        change.envelope(self.record, &LEFT);
+        change.envelope(self.record, &NOT_IN_ENVELOPE);
         change
     }
 
@@ -119,11 +119,11 @@ impl Message<'_, '_> {
     /// the changed columns are missing.
     fn update(
         &self,
-        (given, row): (Json<'_>, &Row<'_>),
-        (given_old, old): (Json<'_>, &Row<'_>),
+        (source, row): (Json<'_>, &Row<'_>),
+        (old_source, old): (Json<'_>, &Row<'_>),
         changes: &mut Changes,
     ) -> Result<(), EventError> {
-        let own = || self.key_of(given, None);
+        let own = || self.key_of(source, None);
         let key: HashSet<&str> = self.key.iter().map(|name| &**name).collect();
         let before = match old.is_empty() {
             true => row.iter().filter(|(name, _)| key.contains(&**name)).cloned().collect(),
@@ -131,7 +131,7 @@ impl Message<'_, '_> {
         };
         let (columns, changed) = (by_name(row), by_name(old));
         if is_moved(&self.key, &changed, &columns) {
-            changes.push(with_before(self.change("delete"), &before), || self.key_of(given, Some(given_old)))?;
+            changes.push(with_before(self.change("delete"), &before), || self.key_of(source, Some(old_source)))?;
             return changes.push(partial(self.with_row("insert", row)), own);
         }
         let mut change = partial(with_before(self.with_row("update", row), &before));
@@ -181,12 +181,12 @@ fn types_of<'t>(record: &Object<'t>) -> Result<Types<'t>, EventError> {
 }
 
 impl<'t> Types<'t> {
-    fn row(&self, given: Json<'t>, place: impl Fn() -> String) -> Result<Row<'t>, EventError> {
-        if given.first() != b'{' {
-            let reason = format!("a row is an object, not {}", given.named());
+    fn row(&self, source: Json<'t>, place: impl Fn() -> String) -> Result<Row<'t>, EventError> {
+        if source.first() != b'{' {
+            let reason = format!("a row is an object, not {}", source.named());
             return Err(WHAT.error(EventCode::WrongType, place(), &reason));
         }
-        let columns = WHAT.object(given, &place)?.members.into_iter();
+        let columns = WHAT.object(source, &place)?.members.into_iter();
         columns
             .map(|(name, value)| {
                 let at = || below(&place(), &name);

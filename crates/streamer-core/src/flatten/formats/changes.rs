@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// What is wanted of a record, besides its changes.
+/// What is wanted of a record, apart from its changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     /// Whether each change has the rest of the record.
@@ -118,13 +118,13 @@ impl Change {
         write_members(&mut self.text, row.iter().map(|(name, value)| (&**name, &**value)));
     }
 
-    /// Add all members of a record but those that are *left* out, if that is wanted.
-    pub fn envelope(&mut self, record: &Object<'_>, left: &[&str]) {
+    /// Add all members of a record but the *others*, if that is wanted.
+    pub fn envelope(&mut self, record: &Object<'_>, others: &[&str]) {
         if !self.has_envelope {
             return;
         }
         self.name("envelope");
-        let rest = record.members.iter().filter(|(name, _)| !left.contains(&&**name));
+        let rest = record.members.iter().filter(|(name, _)| !others.contains(&&**name));
         write_members(&mut self.text, rest.map(|(name, Json(value))| (&**name, *value)));
     }
 

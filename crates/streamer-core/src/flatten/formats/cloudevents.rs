@@ -11,7 +11,7 @@ use crate::json::token::space;
 use std::borrow::Cow;
 
 pub(super) const WHAT: What = What("cloudevents");
-const LEFT: [&str; 2] = ["data", "data_base64"];
+const NOT_IN_ENVELOPE: [&str; 2] = ["data", "data_base64"];
 
 pub(super) fn read(record: Json<'_>, changes: &mut Changes) -> Result<(), EventError> {
     if record.first() != b'[' {
@@ -23,12 +23,12 @@ pub(super) fn read(record: Json<'_>, changes: &mut Changes) -> Result<(), EventE
     Ok(())
 }
 
-fn event(given: Json<'_>, at: &str, changes: &mut Changes) -> Result<(), EventError> {
-    if given.first() != b'{' {
-        let reason = format!("an event is a JSON object, not {}", given.named());
+fn event(source: Json<'_>, at: &str, changes: &mut Changes) -> Result<(), EventError> {
+    if source.first() != b'{' {
+        let reason = format!("an event is a JSON object, not {}", source.named());
         return Err(WHAT.error(EventCode::NotAnObject, at, &reason));
     }
-    let members = Object::of(given);
+    let members = Object::of(source);
     let version = WHAT.part(&members, "specversion", Expected::String, at)?.and_then(Json::string);
     let reason = match version.as_deref() {
         Some("1.0") => None,
@@ -52,7 +52,7 @@ fn event(given: Json<'_>, at: &str, changes: &mut Changes) -> Result<(), EventEr
     if let Some(data) = data(&members, at)? {
         change.value("data", &data);
     }
-    change.envelope(&members, &LEFT);
+    change.envelope(&members, &NOT_IN_ENVELOPE);
     let key = WHAT.part(&members, "partitionkey", Expected::String, at)?;
     changes.push(change, || key_of([key].into_iter()).filter(|key| !key.is_empty()))
 }

@@ -28,7 +28,7 @@ use std::collections::{BTreeSet, HashSet};
 
 const RECORD: What = What("debezium");
 const ROW: What = What("debezium_unwrapped");
-const LEFT: [&str; 2] = ["before", "after"];
+const NOT_IN_ENVELOPE: [&str; 2] = ["before", "after"];
 /// The member that marks a deleted row, under every prefix of the members that the transform adds.
 const DELETED: &str = "__deleted";
 const OPS: [(&str, Op); 7] = [
@@ -82,7 +82,7 @@ impl TableOptions<'_> {
 }
 
 /// The parts of a record in either shape.
-struct Found<'t> {
+struct RecordParts<'t> {
     /// The type of the change; None if a row does not show it.
     kind: Option<&'static str>,
     /// Empty if a row does not show it.
@@ -137,12 +137,12 @@ impl Debezium {
         self.columns.learn_schema(schema.map_or(&[], |Json(schema)| schema.as_bytes()));
         let body = payload.as_ref().unwrap_or(&root);
         let key = key.and_then(|key| std::str::from_utf8(key).ok()).and_then(key_columns);
-        let found = match self.is_unwrapped {
+        let change = match self.is_unwrapped {
             true => self.row(body, key, options, changes)?,
             false => self.record(body, key, options, changes)?,
         };
-        let Some(found) = found else { return Ok(()) };
-        write(found, body, self.is_unwrapped.then_some(options.prefix), changes)
+        let Some(change) = change else { return Ok(()) };
+        write(change, body, self.is_unwrapped.then_some(options.prefix), changes)
     }
 
     fn record<'t>(
@@ -151,7 +151,7 @@ impl Debezium {
         key: Option<Object<'t>>,
         options: TableOptions<'_>,
         changes: &mut Changes,
-    ) -> Result<Option<Found<'t>>, EventError> {
+    ) -> Result<Option<RecordParts<'t>>, EventError> {
         if body.get("op").is_none() {
             if let Some(what) = no_change(body) {
                 changes.ignore(what);
@@ -192,7 +192,7 @@ impl Debezium {
         let may_be_unset = |side: &str| !is_whole && may_be_unset(Some(connector), captured.as_deref(), side, kind == "update");
         let data = data.map(|data| self.known(data, &HashSet::new(), may_be_unset("after")));
         let before = before.map(|before| self.known(before, &lacks, may_be_unset("before")));
-        Ok(Some(Found { kind: Some(kind), collection, ts: in_range(ts), data, before, key }))
+        Ok(Some(RecordParts { kind: Some(kind), collection, ts: in_range(ts), data, before, key }))
     }
 
     fn row<'t>(
@@ -201,12 +201,12 @@ impl Debezium {
         key: Option<Object<'t>>,
         options: TableOptions<'_>,
         changes: &mut Changes,
-    ) -> Result<Option<Found<'t>>, EventError> {
+    ) -> Result<Option<RecordParts<'t>>, EventError> {
         let TableOptions { prefix, .. } = options;
         let op_at = format!("{prefix}op");
         let deleted = body.get(DELETED);
         if deleted.is_none() && body.get(&op_at).is_none() {
-            if let Some(what) = no_change(body).or_else(|| left_whole(body)) {
+            if let Some(what) = no_change(body).or_else(|| unchanged_record(body)) {
                 changes.ignore(what);
                 return Ok(None);
             }
@@ -247,7 +247,7 @@ impl Debezium {
         } else {
             (Some(self.known(row, &HashSet::new(), false)), None)
         };
-        Ok(Some(Found { kind, collection, ts, data, before, key }))
+        Ok(Some(RecordParts { kind, collection, ts, data, before, key }))
     }
 
     /// A row with its values as the schema types them: that of the member *name* of the payload, or all of it.
@@ -292,13 +292,13 @@ impl Debezium {
 
     /// Whether a value is a placeholder or contains one.
     fn is_unavailable(&self, value: &str) -> bool {
-        let mut found = Vec::new();
+        let mut paths = Vec::new();
         if self.unavailable.may_be_in(value.as_bytes())
             && let Some(value) = parsed(value)
         {
-            self.unavailable.collect(&Default::default(), &value, &mut found);
+            self.unavailable.collect(&Default::default(), &value, &mut paths);
         }
-        !found.is_empty()
+        !paths.is_empty()
     }
 }
 
@@ -339,7 +339,7 @@ fn no_change(body: &Object<'_>) -> Option<&'static str> {
 }
 
 /// A name for a whole record that the transform leaves as it is.
-fn left_whole(body: &Object<'_>) -> Option<&'static str> {
+fn unchanged_record(body: &Object<'_>) -> Option<&'static str> {
     body.get("source")?;
     match op(&body.get("op")?.string()?, "", ROW) {
         Ok(Op::Nothing(what)) => Some(what),
@@ -369,9 +369,9 @@ fn collection(source: &Object<'_>, prefix: &str, at: &str, what: What) -> Result
     let name = |names: &[&str]| -> Result<Option<String>, EventError> {
         for name in names {
             let name = format!("{prefix}{name}");
-            let found = what.part(source, &name, Expected::String, at)?.and_then(Json::string);
-            if let Some(found) = found.filter(|found| !found.is_empty()) {
-                return Ok(Some(found.into_owned()));
+            let text = what.part(source, &name, Expected::String, at)?.and_then(Json::string);
+            if let Some(text) = text.filter(|text| !text.is_empty()) {
+                return Ok(Some(text.into_owned()));
             }
         }
         Ok(None)
@@ -385,8 +385,8 @@ fn collection(source: &Object<'_>, prefix: &str, at: &str, what: What) -> Result
 /// The first of some members that is there.
 fn first(body: &Object<'_>, names: &[&str], what: What) -> Result<Option<i128>, EventError> {
     for name in names {
-        if let Some(found) = what.part(body, name, Expected::Integer, "")? {
-            return Ok(found.integer());
+        if let Some(value) = what.part(body, name, Expected::Integer, "")? {
+            return Ok(value.integer());
         }
     }
     Ok(None)
@@ -487,8 +487,8 @@ fn is_added(name: &str, prefix: &str) -> bool {
 }
 
 /// Add the changes of a record. The members of a row that the transform added begin with *prefix*; a whole record has none.
-fn write(found: Found<'_>, envelope: &Object<'_>, prefix: Option<&str>, changes: &mut Changes) -> Result<(), EventError> {
-    let Found { kind, collection, ts, mut data, mut before, key } = found;
+fn write(record: RecordParts<'_>, envelope: &Object<'_>, prefix: Option<&str>, changes: &mut Changes) -> Result<(), EventError> {
+    let RecordParts { kind, collection, ts, mut data, mut before, key } = record;
     if let (Some(data), Some(before)) = (&mut data, &before)
         && !data.missing.is_empty()
     {
@@ -521,7 +521,7 @@ fn write(found: Found<'_>, envelope: &Object<'_>, prefix: Option<&str>, changes:
             let added = envelope.members.iter().filter(|(name, _)| is_added(name, prefix)).cloned().collect();
             change.envelope(&Object { members: added }, &[]);
         } else {
-            change.envelope(envelope, &LEFT);
+            change.envelope(envelope, &NOT_IN_ENVELOPE);
         }
         change
     };

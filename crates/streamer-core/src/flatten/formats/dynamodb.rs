@@ -44,10 +44,10 @@ fn change(record: &Object<'_>, at: &str, changes: &mut Changes) -> Result<(), Ev
     let of = WHAT.object(WHAT.needed(record, "dynamodb", Expected::Object, at)?, || format!("{at}/dynamodb"))?;
     let image = |name: &str| -> Result<Option<Row<'_>>, EventError> {
         let Some(image) = WHAT.part(&of, name, Expected::Object, &format!("{at}/dynamodb"))? else { return Ok(None) };
-        let column = |(column, given): (Cow<'_, str>, Json<'_>)| {
-            let mut text = String::with_capacity(given.0.len());
+        let column = |(column, source): (Cow<'_, str>, Json<'_>)| {
+            let mut text = String::with_capacity(source.0.len());
             let place = || below(&format!("{at}/dynamodb/{name}"), &column);
-            value(given, 0, &mut text).map_err(|fault| fault.error(&place()))?;
+            value(source, 0, &mut text).map_err(|fault| fault.error(&place()))?;
             Ok((Cow::Owned(column.into_owned()), Cow::Owned(text)))
         };
         let image = WHAT.object(image, || format!("{at}/dynamodb/{name}"))?;
@@ -117,9 +117,9 @@ fn table(record: &Object<'_>, at: &str) -> Result<String, EventError> {
 }
 
 fn milliseconds(of: &Object<'_>) -> Option<i128> {
-    let given = of.get("ApproximateCreationDateTime")?;
+    let time = of.get("ApproximateCreationDateTime")?;
     let precision = of.get("ApproximateCreationDateTimePrecision").and_then(Json::string).unwrap_or_default();
-    let value: f64 = given.0.parse().ok().filter(|_| given.named() == "a number")?;
+    let value: f64 = time.0.parse().ok().filter(|_| time.named() == "a number")?;
     let factor = match &*precision {
         "MILLISECOND" => 1.0,
         "MICROSECOND" => 0.001,
@@ -155,11 +155,11 @@ impl Fault {
 }
 
 /// Write a value without its type. Recursive, at most [`DEEPEST`] deep.
-fn value(given: Json<'_>, depth: usize, text: &mut String) -> Result<(), Fault> {
+fn value(source: Json<'_>, depth: usize, text: &mut String) -> Result<(), Fault> {
     if depth > DEEPEST {
         return Err(Fault::new(format!("nested deeper than {DEEPEST}")));
     }
-    let members = if given.first() == b'{' { Object::of(given).members } else { Vec::new() };
+    let members = if source.first() == b'{' { Object::of(source).members } else { Vec::new() };
     // The last of several with one name counts.
     let only = members.last().filter(|(last, _)| members.iter().all(|(name, _)| name == last));
     let Some((kind, inner)) = only else {
@@ -217,21 +217,21 @@ fn list(
     Ok(())
 }
 
-fn scalar(kind: &str, given: Json<'_>, text: &mut String) -> Result<(), Fault> {
-    let expected = |what: &str| Fault::new(format!("expected {what}, not {}", given.named()));
+fn scalar(kind: &str, source: Json<'_>, text: &mut String) -> Result<(), Fault> {
+    let expected = |what: &str| Fault::new(format!("expected {what}, not {}", source.named()));
     match kind {
         "NULL" => text.push_str("null"),
-        "BOOL" if matches!(given.first(), b't' | b'f') => text.push_str(given.0),
+        "BOOL" if matches!(source.first(), b't' | b'f') => text.push_str(source.0),
         "BOOL" => return Err(expected("a boolean")),
         "N" => {
-            let digits = given.string().ok_or_else(|| expected("a string"))?;
+            let digits = source.string().ok_or_else(|| expected("a string"))?;
             if !super::text::is_number(&digits) {
                 let reason = format!("expected a number as JSON has it, not {}", super::text::shown(&digits));
                 return Err(Fault::new(reason));
             }
             text.push_str(&digits);
         }
-        _ if given.first() == b'"' => text.push_str(given.0),
+        _ if source.first() == b'"' => text.push_str(source.0),
         _ => return Err(expected("a string")),
     }
     Ok(())

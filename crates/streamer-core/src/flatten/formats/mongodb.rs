@@ -9,7 +9,7 @@ use super::text::{Expected, Json, Object, What, shown};
 use crate::error::{EventCode, EventError};
 
 pub(super) const WHAT: What = What("mongodb");
-const LEFT: [&str; 2] = ["fullDocument", "fullDocumentBeforeChange"];
+const NOT_IN_ENVELOPE: [&str; 2] = ["fullDocument", "fullDocumentBeforeChange"];
 
 pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), EventError> {
     if record.get("splitEvent").is_some() && record.get("operationType").is_none_or(Json::is_null) {
@@ -44,7 +44,7 @@ pub(super) fn read(record: &Object<'_>, changes: &mut Changes) -> Result<(), Eve
     {
         change.string("id", &id);
     }
-    change.envelope(record, &LEFT);
+    change.envelope(record, &NOT_IN_ENVELOPE);
     // A document that is unknown has its `_id`, which never changes. The rest of the key is a shard key, which may.
     let id = key.as_ref().and_then(|key| Object::of(Json(key)).get("_id").map(|Json(id)| format!("{{\"_id\":{id}}}")));
     let before = if kind == "delete" { before.or(key) } else { before };

@@ -14,13 +14,13 @@ const MOST_DIGITS: usize = 308;
 
 /// How the values of a type are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Type {
-    element: Element,
+pub(super) struct PgType {
+    element: ArrayElement,
     shape: Shape,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Element {
+enum ArrayElement {
     Text,
     Boolean,
     Bytes,
@@ -39,19 +39,19 @@ enum Shape {
 }
 
 /// The types whose values are not plain strings: name, oid, oid of their arrays.
-const BUILT_IN: [(&str, u32, u32, Element); 12] = [
-    ("bool", 16, 1000, Element::Boolean),
-    ("bytea", 17, 1001, Element::Bytes),
-    ("int8", 20, 1016, Element::Integer),
-    ("int2", 21, 1005, Element::Integer),
-    ("int4", 23, 1007, Element::Integer),
-    ("oid", 26, 1028, Element::Integer),
-    ("json", 114, 199, Element::Document),
-    ("float4", 700, 1021, Element::Number),
-    ("float8", 701, 1022, Element::Number),
-    ("timestamptz", 1184, 1185, Element::Zoned),
-    ("numeric", 1700, 1231, Element::Number),
-    ("jsonb", 3802, 3807, Element::Document),
+const BUILT_IN: [(&str, u32, u32, ArrayElement); 12] = [
+    ("bool", 16, 1000, ArrayElement::Boolean),
+    ("bytea", 17, 1001, ArrayElement::Bytes),
+    ("int8", 20, 1016, ArrayElement::Integer),
+    ("int2", 21, 1005, ArrayElement::Integer),
+    ("int4", 23, 1007, ArrayElement::Integer),
+    ("oid", 26, 1028, ArrayElement::Integer),
+    ("json", 114, 199, ArrayElement::Document),
+    ("float4", 700, 1021, ArrayElement::Number),
+    ("float8", 701, 1022, ArrayElement::Number),
+    ("timestamptz", 1184, 1185, ArrayElement::Zoned),
+    ("numeric", 1700, 1231, ArrayElement::Number),
+    ("jsonb", 3802, 3807, ArrayElement::Document),
 ];
 /// Arrays of strings: text, varchar, bpchar, name, char, uuid, date, time, timestamp, interval, inet, cidr.
 const OF_STRINGS: [u32; 12] = [1009, 1015, 1014, 1003, 1002, 2951, 1182, 1183, 1115, 1187, 1041, 651];
@@ -67,32 +67,32 @@ fn fault(text: &str, is: &str) -> Fault {
     Fault { code: EventCode::BadValue, reason: format!("{} {is}", shown(text)) }
 }
 
-impl Type {
-    const fn new(element: Element, shape: Shape) -> Type {
-        Type { element, shape }
+impl PgType {
+    const fn new(element: ArrayElement, shape: Shape) -> PgType {
+        PgType { element, shape }
     }
 
     /// The type of an oid.
-    pub fn of(oid: u32) -> Type {
-        let found = BUILT_IN.iter().find(|(_, one, many, _)| oid == *one || oid == *many);
-        match found {
-            Some((_, one, _, element)) => Type::new(*element, if oid == *one { Shape::One } else { Shape::Array }),
-            None if OF_STRINGS.contains(&oid) => Type::new(Element::Text, Shape::Array),
-            None => Type::new(Element::Text, Shape::One),
+    pub fn of(oid: u32) -> PgType {
+        let entry = BUILT_IN.iter().find(|(_, one, many, _)| oid == *one || oid == *many);
+        match entry {
+            Some((_, one, _, element)) => PgType::new(*element, if oid == *one { Shape::One } else { Shape::Array }),
+            None if OF_STRINGS.contains(&oid) => PgType::new(ArrayElement::Text, Shape::Array),
+            None => PgType::new(ArrayElement::Text, Shape::One),
         }
     }
 
     /// The type that a message names: a domain's base type, an enum, an array.
-    pub fn named(schema: &str, name: &str) -> Type {
+    pub fn named(schema: &str, name: &str) -> PgType {
         let (shape, element) = match name.strip_prefix('_') {
             Some(element) => (Shape::Array, element),
             None => (Shape::One, name),
         };
-        let found = BUILT_IN.iter().find(|(known, ..)| *known == element && matches!(schema, "" | "pg_catalog"));
-        match found {
-            Some((.., element)) => Type::new(*element, shape),
-            None if shape == Shape::Array => Type::new(Element::Text, Shape::ArrayOrText),
-            None => Type::new(Element::Text, Shape::One),
+        let entry = BUILT_IN.iter().find(|(known, ..)| *known == element && matches!(schema, "" | "pg_catalog"));
+        match entry {
+            Some((.., element)) => PgType::new(*element, shape),
+            None if shape == Shape::Array => PgType::new(ArrayElement::Text, Shape::ArrayOrText),
+            None => PgType::new(ArrayElement::Text, Shape::One),
         }
     }
 
@@ -106,31 +106,31 @@ impl Type {
     }
 }
 
-impl Element {
+impl ArrayElement {
     fn json(self, text: &str) -> Result<Cow<'_, str>, Fault> {
         Ok(match self {
-            Element::Text => quoted(text).into(),
-            Element::Boolean => match text {
+            ArrayElement::Text => quoted(text).into(),
+            ArrayElement::Boolean => match text {
                 "t" => "true".into(),
                 "f" => "false".into(),
                 _ => return Err(fault(text, "is neither t nor f")),
             },
-            Element::Bytes => match text.strip_prefix("\\x") {
+            ArrayElement::Bytes => match text.strip_prefix("\\x") {
                 Some(digits) => base64_of(digits).ok_or_else(|| fault(text, "is not hex"))?.into(),
                 // The other output format (`bytea_output = escape`).
                 None => quoted(text).into(),
             },
-            Element::Integer if is_number(text) && !text.contains(['.', 'e', 'E']) => text.into(),
-            Element::Integer => return Err(fault(text, "is not an integer")),
-            Element::Number => match text {
+            ArrayElement::Integer if is_number(text) && !text.contains(['.', 'e', 'E']) => text.into(),
+            ArrayElement::Integer => return Err(fault(text, "is not an integer")),
+            ArrayElement::Number => match text {
                 // JSON has no such numbers, and null would mean that there is no value.
                 "NaN" | "Infinity" | "-Infinity" => quoted(text).into(),
                 _ if !is_number(text) => return Err(fault(text, "is not a number")),
                 _ if text.split('.').next().unwrap_or_default().len() > MOST_DIGITS => quoted(text).into(),
                 _ => text.into(),
             },
-            Element::Document => document(text)?,
-            Element::Zoned => zoned(text).unwrap_or_else(|| quoted(text)).into(),
+            ArrayElement::Document => document(text)?,
+            ArrayElement::Zoned => zoned(text).unwrap_or_else(|| quoted(text)).into(),
         })
     }
 }
@@ -211,7 +211,7 @@ fn zoned(text: &str) -> Option<String> {
 }
 
 /// The JSON of an array, such as `{{1,2},{3,NULL}}` or `[0:1]={a,"b,c"}`; None for a text that is not one.
-fn array(element: Element, text: &str) -> Result<Option<String>, Fault> {
+fn array(element: ArrayElement, text: &str) -> Result<Option<String>, Fault> {
     // Its bounds have no place in JSON.
     let body = if text.starts_with('[') { text.split_once('=').map_or("", |(_, body)| body) } else { text };
     let bytes = body.as_bytes();

@@ -18,7 +18,7 @@
 //! Cost: descriptions stay in memory, within [`MOST_TABLES`] and [`MOST_BYTES`]; the values of a row are not copied.
 
 use super::changes::{Change, Changes, Row};
-use super::pg_values::Type;
+use super::pg_values::PgType;
 use super::text::{What, below, thousands};
 use crate::error::{EventCode, EventError};
 use crate::json;
@@ -40,7 +40,7 @@ const STREAMED: &[u8] = b"SEcAbPKrp";
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     tables: HashMap<u32, Table, RandomState>,
-    types: HashMap<u32, (Type, usize), RandomState>,
+    types: HashMap<u32, (PgType, usize), RandomState>,
     transaction: Option<Transaction>,
     /// The bytes of the messages that describe tables and types.
     bytes: usize,
@@ -72,11 +72,11 @@ struct Column {
     name: Box<str>,
     /// Whether it is a part of the replica identity.
     is_key: bool,
-    of: Type,
+    of: PgType,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Value<'m> {
+enum ColumnValue<'m> {
     Null,
     /// The message does not have it.
     Unchanged,
@@ -92,9 +92,9 @@ struct Reader<'m> {
 impl<'m> Reader<'m> {
     fn take(&mut self, count: usize) -> Result<&'m [u8], EventError> {
         let end = self.at.saturating_add(count);
-        let taken = self.message.get(self.at..end).ok_or_else(|| self.cut_off())?;
+        let bytes = self.message.get(self.at..end).ok_or_else(|| self.cut_off())?;
         self.at = end;
-        Ok(taken)
+        Ok(bytes)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], EventError> {
@@ -133,7 +133,7 @@ impl<'m> Reader<'m> {
     }
 
     /// The row of a table.
-    fn row(&mut self, table: &Table) -> Result<Vec<Value<'m>>, EventError> {
+    fn row(&mut self, table: &Table) -> Result<Vec<ColumnValue<'m>>, EventError> {
         let from = self.at;
         let count = usize::from(self.u16()?);
         if count != table.columns.len() {
@@ -146,10 +146,10 @@ impl<'m> Reader<'m> {
             row.push(match self.byte()? {
                 b't' => {
                     let length = self.u32()? as usize;
-                    Value::Text(self.utf8(length)?)
+                    ColumnValue::Text(self.utf8(length)?)
                 }
-                b'n' => Value::Null,
-                b'u' => Value::Unchanged,
+                b'n' => ColumnValue::Null,
+                b'u' => ColumnValue::Unchanged,
                 b'b' => return Err(wrong(EventCode::BadValue, from, "a value is binary, which was not requested")),
                 kind => {
                     let reason = format!("a value is byte {kind}, and n, t or u was expected");
@@ -269,7 +269,7 @@ impl Stream {
             let name = reader.text()?.into();
             let oid = reader.u32()?;
             reader.take(4)?;
-            let of = self.types.get(&oid).map_or_else(|| Type::of(oid), |(of, _)| *of);
+            let of = self.types.get(&oid).map_or_else(|| PgType::of(oid), |(of, _)| *of);
             columns.push(Column { name, is_key, of });
         }
         // FULL marks all columns, and does not show which ones are the key.
@@ -292,7 +292,7 @@ impl Stream {
         let (schema, name) = (reader.text()?, reader.text()?);
         let bytes = reader.message.len();
         self.remember(self.types.get(&oid).map(|(_, bytes)| *bytes), bytes)?;
-        self.types.insert(oid, (Type::named(schema, name), bytes));
+        self.types.insert(oid, (PgType::named(schema, name), bytes));
         Ok(())
     }
 
@@ -315,19 +315,19 @@ impl Stream {
 
 impl Table {
     /// A row of which only the key is carried.
-    fn key_alone<'m>(&self, row: Vec<Value<'m>>) -> Vec<Value<'m>> {
+    fn key_alone<'m>(&self, row: Vec<ColumnValue<'m>>) -> Vec<ColumnValue<'m>> {
         let columns = self.columns.iter().zip(row);
-        columns.map(|(column, value)| if column.is_key { value } else { Value::Unchanged }).collect()
+        columns.map(|(column, value)| if column.is_key { value } else { ColumnValue::Unchanged }).collect()
     }
 
     /// The values of a row that the message has.
-    fn row<'m>(&'m self, row: &[Value<'m>], document: &str) -> Result<Row<'m>, EventError> {
+    fn row<'m>(&'m self, row: &[ColumnValue<'m>], document: &str) -> Result<Row<'m>, EventError> {
         let mut members = Vec::with_capacity(row.len());
         for (column, value) in self.columns.iter().zip(row) {
             let value = match value {
-                Value::Unchanged => continue,
-                Value::Null => Cow::Borrowed("null"),
-                Value::Text(text) => {
+                ColumnValue::Unchanged => continue,
+                ColumnValue::Null => Cow::Borrowed("null"),
+                ColumnValue::Text(text) => {
                     column.of.json(text).map_err(|fault| WHAT.error(fault.code, below(document, &column.name), &fault.reason))?
                 }
             };
@@ -337,9 +337,9 @@ impl Table {
     }
 
     /// The value of one key column as PostgreSQL writes it; a JSON array of several.
-    fn key_of(&self, row: &[Value<'_>]) -> Option<String> {
+    fn key_of(&self, row: &[ColumnValue<'_>]) -> Option<String> {
         let text = |at: &usize| match row.get(*at) {
-            Some(Value::Text(text)) => Some(*text),
+            Some(ColumnValue::Text(text)) => Some(*text),
             _ => None,
         };
         match &self.key[..] {
@@ -381,26 +381,34 @@ impl<'s> Of<'s> {
         change
     }
 
-    fn insert(&self, row: &[Value<'s>], changes: &mut Changes) -> Result<(), EventError> {
+    fn insert(&self, row: &[ColumnValue<'s>], changes: &mut Changes) -> Result<(), EventError> {
         let mut change = self.begun("insert", changes);
         change.row("data", &self.table.row(row, "/data")?);
         self.unchanged(row, &mut change);
         changes.push(change, || self.table.key_of(row))
     }
 
-    fn delete(&self, old: &[Value<'s>], changes: &mut Changes) -> Result<(), EventError> {
+    fn delete(&self, old: &[ColumnValue<'s>], changes: &mut Changes) -> Result<(), EventError> {
         let mut change = self.begun("delete", changes);
         change.row("before", &self.table.row(old, "/before")?);
         changes.push(change, || self.table.key_of(old))
     }
 
     /// A delete and an insert if the key changed. Without *old*, it did not.
-    fn update(&self, mut row: Vec<Value<'s>>, old: Option<Vec<Value<'s>>>, changes: &mut Changes) -> Result<(), EventError> {
+    fn update(
+        &self,
+        mut row: Vec<ColumnValue<'s>>,
+        old: Option<Vec<ColumnValue<'s>>>,
+        changes: &mut Changes,
+    ) -> Result<(), EventError> {
         let old = match old {
             None => self.table.key_alone(row.clone()),
             Some(old) => {
                 // The old row has the values that the new one marks as unchanged.
-                row.iter_mut().zip(&old).filter(|(value, _)| **value == Value::Unchanged).for_each(|(value, old)| *value = *old);
+                row.iter_mut()
+                    .zip(&old)
+                    .filter(|(value, _)| **value == ColumnValue::Unchanged)
+                    .for_each(|(value, old)| *value = *old);
                 old
             }
         };
@@ -416,8 +424,8 @@ impl<'s> Of<'s> {
     }
 
     /// Mark the values that a row does not have.
-    fn unchanged(&self, row: &[Value<'_>], change: &mut Change) {
-        let columns = self.table.columns.iter().zip(row).filter(|(_, value)| **value == Value::Unchanged);
+    fn unchanged(&self, row: &[ColumnValue<'_>], change: &mut Change) {
+        let columns = self.table.columns.iter().zip(row).filter(|(_, value)| **value == ColumnValue::Unchanged);
         columns.for_each(|(column, _)| change.unknown("/data", &column.name));
     }
 }

@@ -143,7 +143,7 @@ impl What {
                 let reason = format!("{name} is {}, not {}", expected.named(), value.named());
                 Err(self.error(EventCode::WrongType, below(at, name), &reason))
             }
-            found => Ok(found),
+            member => Ok(member),
         }
     }
 

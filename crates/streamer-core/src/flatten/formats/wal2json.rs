@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub(super) const WHAT: What = What("wal2json");
-const LEFT: [&str; 2] = ["columns", "identity"];
+const NOT_IN_ENVELOPE: [&str; 2] = ["columns", "identity"];
 const NO_CHANGES: [(&str, &str); 4] =
     [("B", "the begin of a transaction"), ("C", "the commit of a transaction"), ("T", "a truncate"), ("M", "a message")];
 const NUMBERS: [&str; 13] = [
@@ -57,7 +57,7 @@ pub(super) fn read(record: &Object<'_>, mut tables: Option<&mut Tables>, changes
     let change = |kind: &str| {
         let mut change = Change::new(kind, &table, wanted);
         change.ts(ts);
-        change.envelope(record, &LEFT);
+        change.envelope(record, &NOT_IN_ENVELOPE);
         change
     };
     let with = |mut change: Change, document: &str, row: &Row<'_>| {
@@ -99,8 +99,8 @@ pub(super) fn read(record: &Object<'_>, mut tables: Option<&mut Tables>, changes
         match tables.as_mut().and_then(|Tables(tables)| tables.get_mut(&table)) {
             Some(columns) => {
                 columns.extend(data.iter().map(|(name, _)| name.clone().into_owned()));
-                let held = by_name(&data);
-                columns.iter().filter(|name| !held.contains_key(&***name)).for_each(|name| change.unknown("/data", name));
+                let names = by_name(&data);
+                columns.iter().filter(|name| !names.contains_key(&***name)).for_each(|name| change.unknown("/data", name));
             }
             None if !is_whole => change.value("partial", "true"),
             None => {}

@@ -13,7 +13,7 @@ use crate::engine::index::shapes::{Shape, Shapes};
 use crate::engine::verify::clauses;
 use crate::engine::verify::encoded::{AtomView, Atoms};
 use crate::engine::verify::store::{Store, flags};
-use crate::engine::verify::values::{SeenValue, Values};
+use crate::engine::verify::values::{LeafValue, Values};
 use crate::flatten::PathId;
 use crate::layout::{EventType, Pointer};
 use crate::subscriptions::normal_form::{Mode, Path, Root};
@@ -27,7 +27,7 @@ const FEW_VALUES: usize = 64;
 pub(in crate::engine::matching) struct CandidateSearch<'a> {
     pub segment: &'a Segment,
     pub shapes: &'a Shapes,
-    pub asked: SegmentQuery<'a>,
+    pub query: SegmentQuery<'a>,
     /// The flags of which each must have one.
     pub open: Option<u8>,
     pub scratch: &'a mut SegmentScratch,
@@ -52,27 +52,27 @@ impl PartialEvent {
     pub fn find(&self, search: &mut CandidateSearch<'_>, values: &mut Values<'_>, old: Option<&mut Values<'_>>) {
         let CandidateSearch { segment, shapes, open, .. } = *search;
         let store = &segment.store;
-        let mut found = Vec::new();
-        search.side(self, &self.new, values, &mut found);
-        found.extend_from_slice(&shapes.hidden);
+        let mut conjunctions = Vec::new();
+        search.side(self, &self.new, values, &mut conjunctions);
+        conjunctions.extend_from_slice(&shapes.hidden);
         if self.asks_old() {
             let needed = if self.event_type == Some(EventType::Update) { flags::TRANSITIONS } else { 0 };
             // One that reads `before` is evaluated once, on the new side.
             let is_of_sides = |at: &u32| store.flags[*at as usize] & (needed | flags::BEFORE) == needed;
-            let start = found.len();
+            let start = conjunctions.len();
             match (old, &self.old) {
                 _ if store.any_flags & needed != needed => {}
-                (Some(values), Some(old)) => places::uncounted(|| search.side(self, old, values, &mut found)),
-                _ => found.extend(0..store.len() as u32),
+                (Some(values), Some(old)) => places::uncounted(|| search.side(self, old, values, &mut conjunctions)),
+                _ => conjunctions.extend(0..store.len() as u32),
             }
-            let leaves: Vec<u32> = found.drain(start..).filter(is_of_sides).collect();
-            found.extend(leaves);
+            let leaves: Vec<u32> = conjunctions.drain(start..).filter(is_of_sides).collect();
+            conjunctions.extend(leaves);
         }
-        found.sort_unstable();
-        found.dedup();
-        found.retain(|at| store.is_open(*at, open) && !segment.is_gone(*at, search.asked.version));
-        search.output.evaluated += found.len() as u64;
-        search.output.unknown.extend(found.iter().map(|at| store.slots[*at as usize]));
+        conjunctions.sort_unstable();
+        conjunctions.dedup();
+        conjunctions.retain(|at| store.is_open(*at, open) && !segment.is_gone(*at, search.query.version));
+        search.output.evaluated += conjunctions.len() as u64;
+        search.output.unknown.extend(conjunctions.iter().map(|at| store.slots[*at as usize]));
     }
 
     /// Whether an unknown value may hide anything at a path of a side.
@@ -96,15 +96,15 @@ impl PartialEvent {
 
 impl CandidateSearch<'_> {
     /// Add the subscriptions, by position, that may want the document of a side.
-    fn side(&mut self, event: &PartialEvent, side: &PartialSide, values: &mut Values<'_>, found: &mut Vec<u32>) {
-        found.extend_from_slice(self.segment.satisfied(&self.asked, values, self.scratch, self.output));
+    fn side(&mut self, event: &PartialEvent, side: &PartialSide, values: &mut Values<'_>, conjunctions: &mut Vec<u32>) {
+        conjunctions.extend_from_slice(self.segment.satisfied(&self.query, values, self.scratch, self.output));
         // The search has counted the topics that it refused.
-        places::uncounted(|| self.open_shapes(event, side, values, found));
+        places::uncounted(|| self.open_shapes(event, side, values, conjunctions));
     }
 
     /// Add the subscriptions with a conjunction that reads an unknown value, and may hold.
-    fn open_shapes(&mut self, event: &PartialEvent, side: &PartialSide, values: &mut Values<'_>, found: &mut Vec<u32>) {
-        let (store, map) = (&self.segment.store, &self.asked.map.ids);
+    fn open_shapes(&mut self, event: &PartialEvent, side: &PartialSide, values: &mut Values<'_>, conjunctions: &mut Vec<u32>) {
+        let (store, map) = (&self.segment.store, &self.query.map.ids);
         let is_touched_path = |path| {
             spend(1);
             event.is_touched(side, path)
@@ -136,7 +136,7 @@ impl CandidateSearch<'_> {
                     *may_hold.get_or_insert_with(|| !is_false_for_certain(store, *clause, &touched, map, values))
                 };
                 if places::uncounted(|| store.clauses(*conjunction).iter().all(may_hold)) {
-                    found.extend_from_slice(store.targets(*conjunction));
+                    conjunctions.extend_from_slice(store.targets(*conjunction));
                 }
             }
         }
@@ -147,7 +147,7 @@ impl CandidateSearch<'_> {
 fn hashes(store: &Store, path: u32, map: &[PathId], values: &mut Values<'_>) -> Option<Vec<u64>> {
     let at = values.at(map[path as usize], store.mode(path));
     let is_few = at.len() <= FEW_VALUES;
-    (is_few && is_decided(store, path, map, values, |seen| seen.scalar.is_some()))
+    (is_few && is_decided(store, path, map, values, |value| value.scalar.is_some()))
         .then(|| at.map(|at| values.get(at).hash).collect())
 }
 
@@ -158,7 +158,7 @@ fn is_false_for_certain(store: &Store, clause: u32, touched: &[bool], map: &[Pat
         return false;
     }
     // Without atoms it is an ordering beyond all bools, which is an error for other values.
-    view.count > 0 && is_decided(store, view.path, map, values, |seen| is_compared(view.atoms, seen))
+    view.count > 0 && is_decided(store, view.path, map, values, |value| is_compared(view.atoms, value))
 }
 
 /// Whether a condition at a path that is not true is false, and not an error, if it *compares* with each value.
@@ -167,7 +167,7 @@ fn is_decided(
     path: u32,
     map: &[PathId],
     values: &mut Values<'_>,
-    compares: impl Fn(SeenValue<'_>) -> bool,
+    compares: impl Fn(LeafValue<'_>) -> bool,
 ) -> bool {
     let (mode, root, path) = (store.mode(path), store.paths.paths[path as usize].0.root, map[path as usize]);
     let kind = values.at(path, Mode::Scalar).next().map(|at| values.get(at).kind);
@@ -183,8 +183,8 @@ fn is_decided(
 }
 
 /// Whether all of these atoms compare with a value without an error.
-fn is_compared(mut atoms: Atoms<'_>, seen: SeenValue<'_>) -> bool {
-    let (kind, scalar) = (seen.kind, seen.scalar);
+fn is_compared(mut atoms: Atoms<'_>, value: LeafValue<'_>) -> bool {
+    let (kind, scalar) = (value.kind, value.scalar);
     scalar.is_some()
         && atoms.all(|atom| match atom.view {
             // A value may be true without being compared.
@@ -192,7 +192,7 @@ fn is_compared(mut atoms: Atoms<'_>, seen: SeenValue<'_>) -> bool {
             AtomView::EqualTree(_) => true,
             AtomView::Other(kinds, _) => kinds.has(kind),
             AtomView::Numbers(..) => kind == Kind::Number,
-            AtomView::Times(of, ..) => seen.leaf.time(of).is_some(),
+            AtomView::Times(of, ..) => value.leaf.time(of).is_some(),
             // `contains` of a string is of a substring.
             AtomView::Element(mut operand) => {
                 let is_text = |operand| matches!(operand, AtomView::Equal(ScalarRef::String(_)));

@@ -120,9 +120,9 @@ impl PartialEvent {
         parsed: &Parsed,
         programs: &mut Programs<'_>,
     ) -> Result<Option<Outcome>, EventError> {
-        let mut asked = AskedSubscription { event: self, slot, record, parsed, programs };
+        let mut subscription = SubscriptionCheck { event: self, slot, record, parsed, programs };
         let flagged = self.new.flagged;
-        let last = asked.wants(&self.new, Side::New)?;
+        let last = subscription.wants(&self.new, Side::New)?;
         let mut new = hidden(flagged, last);
         let report = |side: Wants, transition: Option<Transition>| match side {
             Wants::Yes => Some(Outcome { transition, certain: true }),
@@ -136,13 +136,13 @@ impl PartialEvent {
             (Some(EventType::Insert), _) => Ok(report(new, Some(Transition::Enter))),
             (Some(EventType::Delete), old) => {
                 if let (true, Some(old)) = (flagged != Verdict::False, old) {
-                    let old = hidden(old.flagged, asked.wants(old, Side::Old)?);
+                    let old = hidden(old.flagged, subscription.wants(old, Side::Old)?);
                     new = if flagged == Verdict::True || last == old { old } else { Wants::Unsure };
                 }
                 Ok(report(new, Some(Transition::Leave)))
             }
             (Some(EventType::Update), Some(old)) => {
-                let old = hidden(old.flagged, asked.wants(old, Side::Old)?);
+                let old = hidden(old.flagged, subscription.wants(old, Side::Old)?);
                 if new == Wants::No {
                     let tells = record.flags & flags::TRANSITIONS != 0;
                     return Ok(report(old, Some(Transition::Leave)).filter(|_| tells));
@@ -166,7 +166,7 @@ fn hidden(flagged: Verdict, wants: Wants) -> Wants {
 }
 
 /// The evaluation of one subscription on the sides of one event.
-struct AskedSubscription<'a, 'e> {
+struct SubscriptionCheck<'a, 'e> {
     event: &'a PartialEvent,
     slot: u32,
     record: &'a Record,
@@ -174,7 +174,7 @@ struct AskedSubscription<'a, 'e> {
     programs: &'a mut Programs<'e>,
 }
 
-impl AskedSubscription<'_, '_> {
+impl SubscriptionCheck<'_, '_> {
     fn wants(&mut self, partial: &PartialSide, side: Side) -> Result<Wants, EventError> {
         Ok(match self.verdict(partial, side)? {
             Verdict::True => Wants::Yes,
@@ -185,7 +185,7 @@ impl AskedSubscription<'_, '_> {
 
     /// The verdict of all parts together, the cheapest first; tenant and collection are those of the partition.
     fn verdict(&mut self, partial: &PartialSide, side: Side) -> Result<Verdict, EventError> {
-        let AskedSubscription { event, slot, record, parsed, programs } = self;
+        let SubscriptionCheck { event, slot, record, parsed, programs } = self;
         let subscription = &parsed.subscription;
         let types = subscription.types.as_ref().map_or(Verdict::True, |types| {
             if event.unknown.event_type {
@@ -212,8 +212,8 @@ impl AskedSubscription<'_, '_> {
             verdict = verdict.and(programs.all(&subscription.groups, side)?);
         }
         if let (Some(pattern), true) = (&subscription.pattern, verdict != Verdict::False) {
-            let found = patterns::pattern(pattern, &partial.raw, &partial.tree);
-            verdict = verdict.and(found.unwrap_or_else(|_| programs.spent(*slot)));
+            let result = patterns::pattern(pattern, &partial.raw, &partial.tree);
+            verdict = verdict.and(result.unwrap_or_else(|_| programs.spent(*slot)));
         }
         if verdict != Verdict::False {
             verdict = verdict.and(programs.verdict_of(*slot, record, parsed, side)?);

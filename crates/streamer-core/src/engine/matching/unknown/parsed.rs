@@ -34,7 +34,7 @@ pub(in crate::engine) struct Parsed {
 #[derive(Debug, Default)]
 pub(in crate::engine) struct ParsedSubscriptions {
     /// By slot, which may be another record's by now.
-    kept: HashMap<u32, (Saying, Arc<Parsed>), FastHash>,
+    by_slot: HashMap<u32, (Saying, Arc<Parsed>), FastHash>,
     bytes: usize,
     passed: usize,
 }
@@ -42,19 +42,19 @@ pub(in crate::engine) struct ParsedSubscriptions {
 impl ParsedSubscriptions {
     /// The conditions of the *record* in a slot, or the result of *parse* on their text.
     pub fn get(&mut self, slot: u32, record: &Record, parse: impl FnOnce(&[u8]) -> Option<Parsed>) -> Option<Arc<Parsed>> {
-        if let Some((saying, parsed)) = self.kept.get(&slot)
+        if let Some((saying, parsed)) = self.by_slot.get(&slot)
             && record.says(saying)
         {
             return Some(Arc::clone(parsed));
         }
         let text = record.conditions();
         let parsed = Arc::new(parse(&text)?);
-        if self.passed > PATIENCE * self.kept.len() {
+        if self.passed > PATIENCE * self.by_slot.len() {
             *self = ParsedSubscriptions::default();
         }
         if self.bytes + text.len() <= MOST_BYTES {
             self.bytes += text.len();
-            self.kept.insert(slot, (record.saying(), Arc::clone(&parsed)));
+            self.by_slot.insert(slot, (record.saying(), Arc::clone(&parsed)));
         } else {
             self.passed += 1;
         }
@@ -67,27 +67,27 @@ mod tests {
     use super::*;
     use crate::engine::Addition;
     use crate::engine::state::name::PartitionName;
-    use crate::engine::state::record::{Filed, Filing, HeldRecord};
+    use crate::engine::state::record::{Filed, Filing, RecordRef};
     use crate::engine::state::texts::Split;
     use crate::limits::Limits;
     use crate::subscriptions::normal_form::NormalForm;
     use crate::subscriptions::parse::Defaults;
 
-    fn record(id: usize, bytes: usize) -> HeldRecord {
+    fn record(id: usize, bytes: usize) -> RecordRef {
         let text = format!(r#"{{"id": "{id}", "topic": "{}"}}"#, "a".repeat(bytes));
         let text = text.as_bytes();
         let addition = Addition::new(id.to_string(), NormalForm::default(), text);
         let partition = Arc::new(PartitionName { tenant: "t".into(), collection: "*".into() });
         let filing = Arc::new(Filing { partition, gateway_id: None });
         let filed = Filed { filing, order: 0, text: Split { rest: None, bytes: text.into() } };
-        HeldRecord::new(Record::of(addition, filed).expect("a short text"))
+        RecordRef::new(Record::of(addition, filed).expect("a short text"))
     }
 
     /// Get each of *records*, by their places as slots; return how many were parsed.
-    fn parsed(kept: &mut ParsedSubscriptions, records: &[HeldRecord]) -> usize {
+    fn parsed(by_slot: &mut ParsedSubscriptions, records: &[RecordRef]) -> usize {
         let mut count = 0;
         for (slot, record) in records.iter().enumerate() {
-            let found = kept.get(slot as u32, record, |text| {
+            let found = by_slot.get(slot as u32, record, |text| {
                 count += 1;
                 let subscription = Subscription::parse(text, Defaults::of("t"), &Limits::default()).ok()?;
                 Some(Parsed { subscription, program: None })

@@ -123,7 +123,7 @@ impl<'p> Plan<'p> {
 /// An element of an array: identified by its index, by its token in a pointer to an unknown value, or by the fields
 /// that it satisfies, as scalars that satisfy the same share a scope.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Element {
+enum PatternElement {
     Index(usize),
     Token(Box<str>),
     Satisfies(Fields),
@@ -134,7 +134,7 @@ struct View<'v> {
     plan: &'v Plan<'v>,
     pointers: &'v UnknownTree,
     scopes: Scopes,
-    elements: HashMap<(usize, u32, Element), usize>,
+    elements: HashMap<(usize, u32, PatternElement), usize>,
     arrays: u32,
     /// Fields at whose path there is a known leaf, or an unknown one.
     known: Fields,
@@ -193,7 +193,7 @@ impl<'v> View<'v> {
                                 self.add_scalar(element, at, scope, array);
                             }
                             _ => {
-                                let inner = self.enter(scope, array, Element::Index(index));
+                                let inner = self.enter(scope, array, PatternElement::Index(index));
                                 pending.push((element, at, inner, below));
                             }
                         }
@@ -206,7 +206,7 @@ impl<'v> View<'v> {
                     });
                     let beyond: Vec<(Box<str>, u32)> = beyond.map(|(token, below)| (token.clone(), *below)).collect();
                     for (token, below) in beyond {
-                        let inner = self.enter(scope, array, Element::Token(token));
+                        let inner = self.enter(scope, array, PatternElement::Token(token));
                         self.read_unknown(below, at, inner);
                     }
                 }
@@ -228,7 +228,7 @@ impl<'v> View<'v> {
     fn satisfied(&self, value: &Value, at: usize) -> Fields {
         let mut fields = Fields::default();
         let matchers = &self.plan.nodes[at].matchers;
-        matchers.iter().filter(|(_, asked)| asked.any_holds(value)).for_each(|(field, _)| fields.insert(*field));
+        matchers.iter().filter(|(_, matcher)| matcher.any_holds(value)).for_each(|(field, _)| fields.insert(*field));
         fields
     }
 
@@ -240,7 +240,7 @@ impl<'v> View<'v> {
         self.known.join(&node.ends);
         let satisfied = self.satisfied(value, at);
         if !satisfied.is_empty() {
-            let inner = self.enter(scope, array, Element::Satisfies(satisfied.clone()));
+            let inner = self.enter(scope, array, PatternElement::Satisfies(satisfied.clone()));
             self.scopes.add(inner, &satisfied);
         }
     }
@@ -276,7 +276,7 @@ impl<'v> View<'v> {
         self.scopes.add_unknown(scope, &may_hold);
     }
 
-    fn enter(&mut self, scope: usize, array: u32, element: Element) -> usize {
+    fn enter(&mut self, scope: usize, array: u32, element: PatternElement) -> usize {
         let scopes = &mut self.scopes;
         *self.elements.entry((scope, array, element)).or_insert_with(|| scopes.enter(scope, array))
     }

@@ -29,10 +29,10 @@ impl UnknownTree {
             let at = tree.walk(pointer);
             tree.nodes[at as usize].is_end = true;
         }
-        for Rest { at, held } in rests {
+        for Rest { at, names } in rests {
             let at = tree.walk(at);
             let end = tree.nodes.len() as u32;
-            tree.nodes[at as usize].rest = Some((held.clone(), end));
+            tree.nodes[at as usize].rest = Some((names.clone(), end));
             tree.nodes.push(PointerNode { is_end: true, ..PointerNode::default() });
         }
         tree
@@ -68,7 +68,7 @@ impl UnknownTree {
     /// One step down.
     pub fn step(&self, at: u32, token: &str) -> Option<u32> {
         match &self.node(at).rest {
-            Some((held, end)) if !held.has(token) => Some(*end),
+            Some((names, end)) if !names.has(token) => Some(*end),
             _ => self.node(at).below.get(token).copied(),
         }
     }
@@ -94,26 +94,26 @@ impl UnknownTree {
 
 /// The unknown values of the old side of an event with these unknown values, which has its documents there.
 pub(super) fn unknown_before(pointers: &[Pointer], data_at: &Pointer, before_at: &Pointer) -> Vec<Pointer> {
-    let mut found: Vec<Pointer> = Vec::with_capacity(pointers.len());
+    let mut unknown: Vec<Pointer> = Vec::with_capacity(pointers.len());
     for pointer in pointers {
         if is_prefix(before_at, pointer) {
-            found.push([data_at, &pointer[before_at.len()..]].concat().into());
+            unknown.push([data_at, &pointer[before_at.len()..]].concat().into());
         } else if is_prefix(pointer, before_at) {
             // It covers the whole of `before`, which is now `data`.
-            found.push(pointer.clone());
+            unknown.push(pointer.clone());
             if !is_prefix(pointer, data_at) {
-                found.push(data_at.clone());
+                unknown.push(data_at.clone());
             }
         } else if !is_prefix(data_at, pointer) {
-            found.push(pointer.clone());
+            unknown.push(pointer.clone());
         }
     }
-    found
+    unknown
 }
 
 /// The documents of the old side that are known only as far as the event has them.
 pub(super) fn rests_before(rests: &[Rest], data_at: &Pointer, before_at: &Pointer) -> Vec<Rest> {
     // A delete with one document has both places at the same pointer.
     let of_before = rests.iter().filter(|rest| rest.at == *before_at);
-    of_before.map(|rest| Rest { at: data_at.clone(), held: rest.held.clone() }).collect()
+    of_before.map(|rest| Rest { at: data_at.clone(), names: rest.names.clone() }).collect()
 }
