@@ -135,11 +135,14 @@ def use(page: Any) -> Iterator[str]:
         seen.add(page.evaluate(ground))
     if len(seen) < 2:
         yield "has no switch of light and dark that works"
+    start = page.url
     for words, place in SEARCHES.items():
+        page.goto(start)
+        page.wait_for_timeout(500)
         page.keyboard.press("Control+k")
         page.wait_for_timeout(500)
-        page.keyboard.press("Control+a")
         page.keyboard.type(words, delay=20)
+        page.wait_for_timeout(3000)  # or Enter takes a result of the first letters
         before = page.url
         for _ in range(30):
             page.wait_for_timeout(500)
