@@ -40,6 +40,16 @@ LINK: Final = re.compile(r"\]\((?![a-z]+:)([^)\s#]+)(#[^)\s]*)?\)")
 PICTURE: Final = re.compile(r"^<!-- picture: (.*) -->$", re.M)
 #: The site leaves out files and folders whose names begin so.
 HIDDEN: Final = re.compile(r"(?<![^/])\.")
+TABS: Final = re.compile(r"^<!-- tabs -->\n(.*?)^<!-- /tabs -->$", re.M | re.S)
+TAB: Final = re.compile(r"^(?:On )?([^`\n]+):\n\n(```.*?^```$)\n", re.M | re.S)
+#: Where a reader may go from the first page.
+LANDING: Final = {
+    "Install": "README.md#install",
+    "Embed it in Python": "docs/tutorials/embed.md",
+    "Send webhooks from a table": "docs/tutorials/webhook.md",
+    "Match on Spark": "docs/tutorials/spark.md",
+    "Bring your rules": "docs/coming-from/README.md",
+}
 ITEM: Final = re.compile(r" *(?:[-*]|\d+\.) ")
 
 
@@ -55,7 +65,7 @@ def place(file: Path) -> str:
     """Return where a file of the repository, or the page that shows it, stands on the site."""
     path = file.relative_to(ROOT).as_posix()
     if path == "README.md":
-        return "index.md"
+        return "overview.md"
     if file.is_dir():
         return place(file / "README.md") if (file / "README.md").exists() else f"files/{HIDDEN.sub('', path)}/index.md"
     path = path.removeprefix("docs/")
@@ -118,11 +128,28 @@ def picture_name(page: Path, command: str) -> str:
 def written(page: Path, seen: Callable[[Path], object]) -> str:
     """Return a page as the site has it."""
     text = pictured(named_blocks(page.read_text(encoding="utf-8")), page)
-    if place(page) == "index.md":
-        text = f"---\nhide:\n  - navigation\n---\n\n{text}"
-    elif page.parent.name == "records":
+    if page.parent.name == "records":
         text = f"---\nsearch:\n  exclude: true\n---\n\n{text}"
-    return outside_fences(text, lambda prose: as_python_markdown(linked(prose, page, seen)))
+    return outside_fences(tabbed(text), lambda prose: as_python_markdown(linked(prose, page, seen)))
+
+
+def tabbed(text: str) -> str:
+    """Show the blocks between `<!-- tabs -->` and `<!-- /tabs -->` as tabs; the line before each names it."""
+
+    def tab(found: re.Match[str]) -> str:
+        return f'=== "{found[1]}"\n\n' + "".join(f"    {line}\n" for line in found[2].splitlines())
+
+    return TABS.sub(lambda found: TAB.sub(tab, found[1]), text)
+
+
+def landing(seen: Callable[[Path], object]) -> str:
+    """Return the first page of the site: what the README begins with, and where to go from there."""
+    readme = ROOT / "README.md"
+    start, _, _ = readme.read_text(encoding="utf-8").partition("\n## Install")
+    title, claim, use, *rest = start.split("\n\n")
+    links = "\n".join(f"[{name}]({link})" for name, link in LANDING.items())
+    text = "\n\n".join([title, claim, use, f'<div class="start" markdown>\n{links}\n</div>', *rest])
+    return "---\nhide:\n  - navigation\n  - toc\n---\n\n" + outside_fences(text, lambda prose: linked(prose, readme, seen))
 
 
 def shown(file: Path) -> str:
@@ -143,6 +170,7 @@ def shown(file: Path) -> str:
 def every_page() -> Iterator[tuple[str, str | Path]]:
     """Yield each page and picture: where it stands on the site, and its text, or the file to copy."""
     linked_to: list[Path] = []
+    yield "index.md", landing(linked_to.append)
     for page in pages():
         yield place(page), written(page, linked_to.append)
         text = page.read_text(encoding="utf-8")

@@ -3,7 +3,7 @@
 `streamer.native.core` makes an engine of it. It calls its *host*, a `streamer.native.core.Host`, for the rest.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, Literal, Self, TypeAlias, TypedDict, final
 
 from typing_extensions import Buffer, disjoint_base
@@ -407,7 +407,7 @@ class Core:
     def draft(self) -> Draft:
         """Begin to take subscriptions in."""
 
-    def commit(self, draft: Draft, mode: Mode, skip: bool) -> _Changes:
+    def commit(self, draft: Draft, mode: Mode, skip: bool, among: Set[str] | None = None) -> _Changes:
         """Write and empty a draft. With errors and not *skip*, change only the draft and return the errors."""
 
     def discard(self, ids: list[str] | None, gateway_id: str | None, tenant: str | None, collection: str | None) -> list[str]:

@@ -47,6 +47,18 @@ def test_the_navigation_names_every_guide(laid_out: Path) -> None:
         assert f'"{site.place(guide)}"' in navigation
 
 
+def test_blocks_for_several_systems_are_tabs() -> None:
+    page = "<!-- tabs -->\nOn Debian:\n\n```console\n$ a\n```\n\nOn macOS:\n\n```console\n$ b\n```\n<!-- /tabs -->\n"
+    block = '=== "{}"\n\n    ```console\n    $ {}\n    ```\n'
+    assert site.tabbed(page) == f"{block.format('Debian', 'a')}\n{block.format('macOS', 'b')}\n"
+
+
+def test_the_first_page_leads_to_the_others(laid_out: Path) -> None:
+    first = (laid_out / "pages" / "index.md").read_text()
+    assert "[Install](overview.md#install)" in first
+    assert "import streamer" in first
+
+
 def test_a_page_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "every_page", lambda: iter([("index.md", "# One page\n")]))
     with pytest.raises(SystemExit, match=r"not there: .*semantics\.md"):

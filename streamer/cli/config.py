@@ -29,7 +29,7 @@ def app() -> None:
 @FAULT_OUTPUT
 def check(file: str, report: FaultFormat) -> None:
     """Check a configuration and the subscriptions that it names: print every error, with its line and column."""
-    from streamer.engine.reload import fill
+    from streamer.engine.subscription_files import fill
 
     try:
         loaded = load(file)

@@ -15,10 +15,10 @@ LIVE: Final[tuple[Place, ...]] = (
     ("matching", "cel", "cache_size"),
     ("matching", "cel", "evaluation_timeout"),
     ("logging",),
+    ("subscriptions",),
 )
 #: Settings that may also change while a service runs, because an engine does not use them.
 SERVED: Final[tuple[Place, ...]] = (
-    ("subscriptions",),
     ("sources",),
     ("sinks",),
     ("routes",),

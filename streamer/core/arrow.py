@@ -1,9 +1,9 @@
-"""Match Arrow arrays of events into Arrow batches: the columns, and the code that both backends share.
+"""Match Arrow arrays and tables of events into Arrow batches: the columns, and the code that both backends share.
 
 ```
-pyarrow Array, ChunkedArray, polars ...  ──►  arrays of texts  ──►  core.match_arrow  ──►  ArrowMatches
-                                              (no copy)             native: buffers in, buffers out
-                                                                    reference: a Python object for each row
+pyarrow Array, polars Series ...  ──────────────────►  arrays of texts  ──►  core.match_arrow  ──►  ArrowMatches
+                                                       (no copy)             native: buffers in, buffers out
+pyarrow Table, DataFrame ...  ──►  JSON of each row ──►                      reference: a Python object for each row
 ```
 
 pyarrow is imported on first use; to install it: `pip install 'streamer-engine[arrow]'`.
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, final
 
+from streamer.core.arrow_rows import texts_of_rows
 from streamer.errors import EventError, Ignored, shortened
 from streamer.extras import needed
 from streamer.model import type_of
@@ -66,6 +67,29 @@ class ArrowMatches:
     rejected: pa.RecordBatch
     ignored: pa.RecordBatch
 
+    def join(self, events: pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray | ArrowExportable) -> pa.Table:
+        """Return a row for each match: the columns of its event, then those of `matches` after `row`.
+
+        Args:
+            events: the events that were matched. Events that are one array become the column `event`.
+
+        Raises:
+            ValueError: a column of the events has the name of a column of matches.
+            IndexError: there are fewer events than were matched.
+        """
+        pa = import_pyarrow()
+        table = _table(events, pa)
+        if used := sorted({*table.column_names} & {*MATCHES[1:]}):
+            raise ValueError(f"the events and the matches have a column {used[0]!r}; rename that of the events")
+        if len(table) < len(self.events):
+            raise IndexError(f"{len(self.events)} events were matched, and these are {len(table)}")
+        # Arrow takes no rows of views.
+        schema = pa.schema([field.with_type(_without_views(field.type, pa)) for field in table.schema], table.schema.metadata)
+        joined = table.cast(schema).take(self.matches["row"])
+        for name in MATCHES[1:]:
+            joined = joined.append_column(name, self.matches[name])
+        return joined
+
 
 def import_pyarrow() -> Any:
     """Return pyarrow. Raises ModuleNotFoundError, which names the package to install."""
@@ -74,28 +98,52 @@ def import_pyarrow() -> Any:
     return pyarrow
 
 
-def read_arrays(events: pa.Array | pa.ChunkedArray | ArrowExportable) -> list[pa.Array]:
+def read_arrays(events: pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray | ArrowExportable) -> list[pa.Array]:
     """Return *events* as arrays of binary or string.
 
-    Views and dictionaries are converted to plain texts; other arrays are not copied.
+    Rows of a table become their JSON. Views and dictionaries are converted to plain texts; other arrays are not copied.
 
     Raises:
-        TypeError: *events* is not an Arrow array of texts.
+        TypeError: *events* is not an Arrow array of texts, nor a table, or a column cannot be written as JSON.
         ValueError: an array to be converted is invalid.
     """
     pa = import_pyarrow()
+    return [_plain(array, pa) for array in _arrays(events, pa)]
+
+
+def _arrays(events: Any, pa: Any) -> list[Any]:
     if isinstance(events, pa.ChunkedArray):
-        arrays = events.chunks
-    elif isinstance(events, pa.Array):
-        arrays = [events]
-    elif hasattr(events, "__arrow_c_stream__"):
-        arrays = pa.chunked_array(events).chunks
-    elif hasattr(events, "__arrow_c_array__"):
-        arrays = [pa.array(events)]
-    else:
-        made = "pyarrow.array(events, pyarrow.binary()) makes one"
-        raise TypeError(f"events are an Arrow array, not {type_of(events)}; {made}")
-    return [_plain(array, pa) for array in arrays]
+        return list(events.chunks)
+    if isinstance(events, pa.Array):
+        return [events]
+    if hasattr(events, "__arrow_c_stream__"):
+        # A table is exported as arrays of structs.
+        return list(pa.chunked_array(events).chunks)
+    if hasattr(events, "__arrow_c_array__"):
+        return [pa.array(events)]
+    made = "pyarrow.array(events, pyarrow.binary()) makes one"
+    raise TypeError(f"events are an Arrow array, not {type_of(events)}; {made}")
+
+
+def _table(events: Any, pa: Any) -> Any:
+    """Return events as a table; those of one array are its column `event`."""
+    if isinstance(events, pa.Table):
+        return events
+    arrays = _arrays(events, pa)
+    if arrays and pa.types.is_struct(arrays[0].type):
+        return pa.Table.from_batches(map(pa.RecordBatch.from_struct_array, arrays))
+    return pa.table({"event": pa.chunked_array(arrays, arrays[0].type if arrays else pa.binary())})
+
+
+def _without_views(kind: Any, pa: Any) -> Any:
+    """Return a type with plain texts in place of views."""
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type, pa)) for field in kind])
+    if types.is_list(kind) or types.is_large_list(kind):
+        make = pa.list_ if types.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(_without_views(kind.value_type, pa)))
+    return {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind, kind)
 
 
 def _plain(array: Any, pa: Any) -> Any:
@@ -114,15 +162,9 @@ def _plain(array: Any, pa: Any) -> Any:
     if array.type in (pa.binary_view(), pa.string_view()):
         array.validate(full=True)
         return array.cast(pa.large_binary())
-    if types.is_struct(array.type):
-        # A table is exported as an array of structs.
-        names = ", ".join(map(repr, [field.name for field in array.type][:3]))
-        raise TypeError(
-            f"events are one array of texts, not a table with the columns {names}{', …' if array.type.num_fields > 3 else ''}; "
-            'pass the column that has the events, as table["event"], or match its rows: match_batch(table.to_pylist()), '
-            'with pandas match_batch(frame.to_dict("records"))'
-        )
-    raise TypeError(f"events are an array of binary or string, not of {shortened(str(array.type))}")
+    if types.is_struct(array.type) or types.is_map(array.type):
+        return texts_of_rows(array, pa)
+    raise TypeError(f"events are a table, or an array of binary or string, not of {shortened(str(array.type))}")
 
 
 @final

@@ -188,11 +188,16 @@ class Core(Protocol):
     Made from `Options`, the engine's `ProgramCache` and the `ErrorLog` that records errors of CEL.
     """
 
-    def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
+    def write(
+        self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False, among: Set[str] | None = None
+    ) -> Changes:
         """Add, replace or apply subscriptions at once; an error among *sources* represents one that could not be read.
 
         The second use of an id in one call is an error. *sources* is read completely before any change, and before any lock is
         acquired. A replaced subscription keeps its place in the order of adding.
+
+        Args:
+            among: replace and remove only these ids; another id that exists is an error.
 
         Raises:
             BulkSubscriptionError: some are bad, and *skip* is False; the core stays unchanged.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Final, cast
@@ -73,7 +73,14 @@ def _with_errors(
 _HINTED: Final = 1000
 
 
-def write(core: Core, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
+def write(
+    core: Core,
+    sources: Iterable[Source | SubscriptionError],
+    mode: Mode,
+    *,
+    skip: bool = False,
+    among: Set[str] | None = None,
+) -> Changes:
     """Write subscriptions; an error of one that is written as in another language names the language."""
     rest = iter(sources)
     first = list(islice(rest, _HINTED))
@@ -86,7 +93,7 @@ def write(core: Core, sources: Iterable[Source | SubscriptionError], mode: Mode,
         return error if at is None or at >= len(first) else with_hint(error, first[at])
 
     try:
-        changes = core.write(chain(first, rest), mode, skip=skip)
+        changes = core.write(chain(first, rest), mode, skip=skip, among=among)
     except BulkSubscriptionError as bulk:
         # Make a new error, because the message contains the others.
         raise BulkSubscriptionError([*map(hinted, bulk.errors)]) from None
@@ -102,7 +109,7 @@ def write_lines(core: Core, source: LineSource, options: Options, mode: Mode, *,
     def read() -> Iterator[Iterable[Source | SubscriptionError]]:
         for numbers, lines in read_blocks(source, max_bytes=options.limits.max_event_bytes):
             blocks.append(numbers)
-            yield map(_refused, lines) if isinstance(numbers, list) else cast("list[bytes]", lines)
+            yield map(refused, lines) if isinstance(numbers, list) else cast("list[bytes]", lines)
 
     def number_lines(errors: tuple[SubscriptionError, ...]) -> tuple[SubscriptionError, ...]:
         numbers = array("Q", chain.from_iterable(blocks)) if errors else ()
@@ -142,7 +149,7 @@ def apply_lines(core: Core, source: LineSource, options: Options, *, skip: bool)
     at: list[int] = []
     for numbers, lines in read_blocks(source, max_bytes=options.limits.max_event_bytes):
         at += numbers
-        rows += map(_refused, lines)
+        rows += map(refused, lines)
     changes = apply_good(core, rows)
     for error in changes.errors:
         if error.index is not None:
@@ -150,5 +157,6 @@ def apply_lines(core: Core, source: LineSource, options: Options, *, skip: bool)
     return changes
 
 
-def _refused(line: bytes | EventError) -> Source | SubscriptionError:
+def refused(line: bytes | EventError) -> Source | SubscriptionError:
+    """Return a line as `write` accepts it."""
     return SubscriptionError(line.reason) if isinstance(line, EventError) else line

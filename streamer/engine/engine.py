@@ -7,7 +7,7 @@ docs/semantics.md defines what matches; the core of the chosen backend runs the 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final, overload
@@ -29,7 +29,7 @@ from streamer.engine.lines import LineSource
 from streamer.engine.matches import BatchMatches
 from streamer.engine.metrics import EngineMetrics
 from streamer.engine.stream import StreamResult, stream, stream_async
-from streamer.errors import BulkSubscriptionError, ConfigError, SnapshotError, UnknownSubscriptionError
+from streamer.errors import BulkSubscriptionError, ConfigError, SnapshotError, SubscriptionError, UnknownSubscriptionError
 from streamer.events.layout import EventLayout, FormatName
 from streamer.events.reading import EventSource, check_names
 from streamer.locks import NO_FORK
@@ -168,13 +168,13 @@ class Engine:
             OSError: the file cannot be read, or the configured address for metrics cannot be used.
         """
         from streamer.config.loader import from_dict as config_from_dict
-        from streamer.engine.reload import Configured, fill, serve
+        from streamer.engine.reload import Configured, serve
 
         configured = Configured(source if not isinstance(source, Mapping) else config_from_dict(source))
         config = configured.loaded.config
         engine = cls(**config.engine_options(), default=default, cel_functions=cel_functions)
         engine._configured = configured
-        fill(engine, configured.loaded)
+        configured.fill(engine)
         configured.server = serve(engine, config)
         return engine
 
@@ -257,22 +257,23 @@ class Engine:
         return None if self._configured is None else self._configured.server
 
     def reload(self, source: str | os.PathLike[str] | Config | None = None) -> Reload:
-        """Apply another configuration while events are matched, completely or not at all.
+        """Apply another configuration, and its files of subscriptions, while events are matched, completely or not at all.
 
-        docs/configuration.md marks the settings that may change this way. The files of subscriptions are not read again.
+        docs/configuration.md marks the settings that may change this way. The subscriptions of files become those that the files
+        have now. Subscriptions that you added with `add` and the other methods stay.
 
         Args:
             source: see `from_config`; by default the source of the last good configuration, read again.
 
         Raises:
             ConfigError: this engine was made without a configuration.
-            BulkConfigError: the configuration has faults, or changes settings that need a new engine. The error lists all of
-                them; the engine is unchanged.
-            OSError: the file cannot be read; the engine is unchanged.
+            BulkConfigError: the configuration or its files have faults, or it changes settings that need a new engine. The error
+                lists all of them; the engine is unchanged.
+            OSError: the configuration cannot be read; the engine is unchanged.
         """
         if self._configured is None:
             raise ConfigError("this engine was made without a configuration; Engine.from_config makes one that can reload")
-        return self._configured.reload(source, self._reconfigure)
+        return self._configured.reload(source, self)
 
     def refuse_reload(self, error: Exception) -> None:
         """Record that a configuration around this engine was refused, and why, for `last_reload` and the metrics."""
@@ -286,6 +287,10 @@ class Engine:
         self._programs.resize(self._options.cache_size)
         self._core.reconfigure(self._options)
         self._bloom.reconfigure(self._options)
+
+    def _apply_files(self, rows: Iterable[Source | SubscriptionError], among: Set[str]) -> Changes:
+        """Replace the subscriptions *among* these ids by *rows*, in one step. Raises BulkSubscriptionError."""
+        return self._written(write(self._core, rows, "apply", among=among))
 
     # Changing the subscriptions. Each of these methods is atomic and returns what it changed.
 
@@ -589,20 +594,21 @@ class Engine:
 
     def match_arrow(
         self,
-        events: pa.Array | pa.ChunkedArray | ArrowExportable,
+        events: pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray | ArrowExportable,
         tenant: str | None = None,
         collection: str | None = None,
         *,
         threads: int | None = None,
         max_matches: int | None = None,
     ) -> ArrowMatches:
-        """Match an Arrow array of events on one state of the engine, into Arrow batches.
+        """Match an Arrow array or table of events on one state of the engine, into Arrow batches.
 
         The native backend reads the array's buffers in place and writes those of the batches: it makes no Python object for an
-        event or a match.
+        event or a match. Each row of a table is an event whose members are the columns; Arrow writes its JSON first.
 
         Args:
-            events: of `binary`, `string` or their `large_` kinds; anything with `__arrow_c_array__` or `__arrow_c_stream__`.
+            events: an array of texts: `binary`, `string` or their `large_` kinds; or a table, a batch, or an array of structs;
+                anything with `__arrow_c_array__` or `__arrow_c_stream__`, such as a DataFrame.
             tenant: as in `match`.
             collection: as in `match`.
             threads: as in `match_batch`; with *max_matches* one thread matches.
@@ -611,8 +617,8 @@ class Engine:
 
         Raises:
             ImportError: pyarrow is not installed.
-            TypeError: *events* is not an Arrow array of texts.
-            ValueError: an array has invalid buffers, or *max_matches* is under 1.
+            TypeError: *events* is not an Arrow array of texts or a table, or a column cannot be written as JSON.
+            ValueError: an array has invalid buffers, a time of a column is out of range, or *max_matches* is under 1.
             ConfigError: *max_matches* is set, and events are messages of pgoutput.
         """
         threads = self._threads(threads)
@@ -625,7 +631,7 @@ class Engine:
 
     def locate_arrow(
         self,
-        events: pa.Array | pa.ChunkedArray | ArrowExportable,
+        events: pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray | ArrowExportable,
         tenant: str | None = None,
         collection: str | None = None,
         *,

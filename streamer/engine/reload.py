@@ -1,11 +1,12 @@
 """Reload a configuration: apply the settings that may change while an engine runs, and record the result of the last attempt.
 
-A change is applied completely or not at all: if one setting needs a new engine, all stay as they are. So an engine always runs
-with exactly one configuration that a person wrote.
+A change is applied completely or not at all: if one setting needs a new engine, or a line of a file is bad, all stay as they are.
+So an engine always runs with exactly one configuration that a person wrote, and its files.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,8 @@ from streamer.config.live import is_live
 from streamer.config.loader import Loaded, Place, fields_of, load, show_place
 from streamer.config.schema.config import Config
 from streamer.config.schema.values import Section
-from streamer.errors import BulkConfigError, BulkSubscriptionError, ConfigError, DuplicateSubscriptionError, InputError
+from streamer.engine.subscription_files import fill
+from streamer.errors import BulkConfigError, ConfigError
 from streamer.locks import Lock
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class Reload:
         at: the time of the attempt, in seconds since the epoch.
         good_at: the time of the last successful attempt, in seconds since the epoch.
         changed: the settings that the last successful attempt changed, such as `matching.cel.evaluation_timeout`.
+        subscriptions: how many subscriptions of files the last successful attempt added, replaced or removed.
         error: the reason for refusing it; None if it was applied.
     """
 
@@ -46,6 +49,7 @@ class Reload:
     at: float
     good_at: float
     changed: tuple[str, ...] = ()
+    subscriptions: int = 0
     error: str | None = None
 
 
@@ -103,17 +107,29 @@ class Configured:
         now = time.time()
         self.last = Reload(good=True, at=now, good_at=now)
         self._lock = Lock()
+        #: The ids that files gave the engine, as JSON: a set of a million would take a hundred megabytes.
+        self._ids = "[]"
 
     def refuse(self, error: Exception) -> None:
         """Record that a configuration was refused, and why; the current one stays."""
         self.last = replace(self.last, good=False, at=time.time(), error=str(error))
 
-    def reload(self, source: str | os.PathLike[str] | Config | None, take: Callable[[Config], None]) -> Reload:
+    def fill(self, engine: Engine) -> None:
+        """Add the subscriptions of the files to an empty engine. Raises BulkConfigError."""
+        self.last = replace(self.last, subscriptions=self._fill(engine, self.loaded))
+
+    def _fill(self, engine: Engine, loaded: Loaded) -> int:
+        """Apply the files of a configuration; return how many subscriptions changed. Raises BulkConfigError."""
+        changes = fill(engine, loaded, frozenset(json.loads(self._ids)))
+        self._ids = json.dumps([*changes.added, *changes.replaced, *changes.unchanged])
+        return len(changes.added) + len(changes.replaced) + len(changes.removed)
+
+    def reload(self, source: str | os.PathLike[str] | Config | None, engine: Engine) -> Reload:
         """Read and apply a configuration; see `Engine.reload`.
 
         Args:
             source: the new source; None for the source of the last good configuration.
-            take: applies a configuration; it cannot fail.
+            engine: the engine that this configuration made.
         """
         with self._lock:
             while True:
@@ -122,18 +138,21 @@ class Configured:
                 try:
                     new = read()
                     changed = check(before.config, new)
+                    count = self._fill(engine, new)
                 except (ConfigError, OSError) as error:
+                    if self.loaded is not before:
+                        continue
                     self.refuse(error)
                     raise
                 now = time.time()
-                last = Reload(good=True, at=now, good_at=now, changed=tuple(map(show_place, changed)))
+                last = Reload(good=True, at=now, good_at=now, changed=tuple(map(show_place, changed)), subscriptions=count)
                 if self.loaded is before:
                     self.loaded, self._read, self.last = new, read, last
                     break
             current = None
             while current is not self.loaded:
                 current = self.loaded
-                take(current.config)
+                engine._reconfigure(current.config)
             return last
 
 
@@ -145,31 +164,6 @@ def serve(engine: Engine, config: Config) -> Server | None:
     return engine.serve_metrics(
         metrics.port, metrics.address, name=metrics.name, collections=metrics.collections, tenants=metrics.tenants
     )
-
-
-def fill(engine: Engine, loaded: Loaded) -> None:
-    """Add the subscriptions of a configuration's files to an empty engine.
-
-    Raises:
-        BulkConfigError: a bad subscription, with file and line, or a file that cannot be read, with the setting that names it.
-    """
-    errors: list[ConfigError] = []
-    for index, file in enumerate(loaded.config.subscriptions):
-        name = loaded.file(file)
-        try:
-            engine.add_jsonl(file)
-        except BulkSubscriptionError as bulk:
-            for error in bulk.errors:
-                if isinstance(error, DuplicateSubscriptionError):
-                    error = error.in_files(is_stored=error.subscription_id in engine)
-                line, error.index = error.index, None
-                errors.append(ConfigError(str(error), source=name, line=None if line is None else line + 1))
-        except InputError as error:
-            errors.append(ConfigError(str(error), source=name, line=error.line))
-        except OSError as error:
-            errors.append(loaded.error(("subscriptions", index), f"{name}: {error.strerror or error}"))
-    if errors:
-        raise BulkConfigError(errors)
 
 
 def _reader(source: str | os.PathLike[str] | Config) -> Callable[[], Loaded]:

@@ -190,9 +190,9 @@ def all_of(*conditions: Condition) -> Condition:
     return conditions[0] if len(conditions) == 1 else AllOf(conditions)
 
 
-def contains_text(path: Path, text: str) -> Test:
+def contains_text(path: Path, text: str, *, ignore_case: bool = False) -> Test:
     """Return a condition that is true for a string with a text in it. A filter's `contains` is also true for a list."""
-    return Test(path, "matches", regexp_of(text))
+    return Test(path, "matches", f"(?i){regexp_of(text)}" if ignore_case else regexp_of(text))
 
 
 def any_of(*conditions: Condition) -> Condition:

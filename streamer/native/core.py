@@ -278,12 +278,14 @@ class NativeCore(_native.Core):
 
     # Writing
 
-    def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
+    def write(
+        self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False, among: Set[str] | None = None
+    ) -> Changes:
         draft = self.draft()
         errors = self._fill(draft, sources)
         if mode == "apply":
             self._keep_same(draft)
-        changes = self.commit(draft, mode, skip)
+        changes = self.commit(draft, mode, skip, among)
         refused = []
         for position, error in changes["errors"]:
             error = errors.get(position) or self._host.explained(error)

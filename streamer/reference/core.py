@@ -169,14 +169,18 @@ class ReferenceCore:
 
     # Writing
 
-    def write(self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False) -> Changes:
+    def write(
+        self, sources: Iterable[Source | SubscriptionError], mode: Mode, *, skip: bool = False, among: Set[str] | None = None
+    ) -> Changes:
         drafts, refused = self._prepare(sources)
 
         def written(version: Version) -> tuple[Version, Changes]:
             errors = list(refused)
             accepted: list[_Draft] = []
             for draft in drafts:
-                if mode == "add" and (subscription_id := draft.compiled.subscription.id) in version.entries:
+                subscription_id = draft.compiled.subscription.id
+                is_fixed = mode == "add" or not (among is None or subscription_id in among)
+                if is_fixed and subscription_id in version.entries:
                     reason = "this id exists already; replace=True replaces its subscription"
                     errors.append(
                         DuplicateSubscriptionError(reason, place="id", subscription_id=subscription_id, index=draft.index)
@@ -186,7 +190,7 @@ class ReferenceCore:
             errors.sort(key=lambda error: error.index or 0)
             if errors and not skip:
                 raise BulkSubscriptionError(errors)
-            return self._written(version, accepted, mode, tuple(errors))
+            return self._written(version, accepted, mode, tuple(errors), among)
 
         return self._change(written)
 
@@ -267,7 +271,12 @@ class ReferenceCore:
         return drafts, errors
 
     def _written(
-        self, version: Version, drafts: Sequence[_Draft], mode: Mode, errors: tuple[SubscriptionError, ...]
+        self,
+        version: Version,
+        drafts: Sequence[_Draft],
+        mode: Mode,
+        errors: tuple[SubscriptionError, ...],
+        among: Set[str] | None,
     ) -> tuple[Version, Changes]:
         added: list[Entry] = []
         replaced: list[Entry] = []
@@ -285,7 +294,8 @@ class ReferenceCore:
         removed: list[Entry] = []
         if mode == "apply":
             desired = {draft.compiled.subscription.id for draft in drafts}
-            removed = sorted((version.entries[i] for i in version.entries if i not in desired), key=lambda entry: entry.order)
+            others = (i for i in (version.entries if among is None else among) if i in version.entries and i not in desired)
+            removed = sorted((version.entries[i] for i in others), key=lambda entry: entry.order)
         changes = Changes(
             added=tuple(entry.id for entry in added),
             replaced=tuple(entry.id for entry in replaced),

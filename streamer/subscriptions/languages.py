@@ -132,9 +132,11 @@ _OPERATORS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("isnotnull", "notnull"), "'!=' with the value null"),
     **dict.fromkeys(("like", "wildcard", "glob"), "'starts_with', 'ends_with', 'contains' or 'matches'"),
     **dict.fromkeys(("notlike", "nlike", "notcontains", "notmatches", "notregex", "!~"), "`cel`, with `!` before the condition"),
-    **dict.fromkeys(("ilike", "iregex", "imatch", "equalsignorecase", "~*"), "'matches' with (?i) before the expression"),
+    "ilike": "'==', 'starts_with', 'ends_with', 'contains' or 'matches' with \"ignore_case\": true",
+    "equalsignorecase": "'==' with \"ignore_case\": true",
+    **dict.fromkeys(("iregex", "imatch", "~*"), "'matches' with \"ignore_case\": true"),
     **dict.fromkeys(("between", "range"), "two filters, '>=' and '<='"),
-    **dict.fromkeys(("and", "or", "not", "&&", "||", "!"), "`cel`, which joins conditions by `&&`, `||` and `!`"),
+    **dict.fromkeys(("and", "or", "not", "&&", "||", "!"), "a group in place of the filter: 'any', 'all' or 'not'"),
 }
 #: Names that patterns of this package have, too.
 _OF_PATTERNS: Final = frozenset(("$or", "detail-type"))

@@ -90,8 +90,8 @@ def test_an_id_that_comes_twice_says_in_which_files(write: Write, tmp_path: Path
     with pytest.raises(BulkConfigError) as refused:
         Engine.from_config("streamer.yaml")
     assert [str(error) for error in refused.value.errors] == [
-        "twice.jsonl:3: subscription 'x': id: this id appears twice in the file",
-        "again.jsonl:1: subscription 'a': id: an earlier file has this id already",
+        "twice.jsonl:3: subscription 'x': id: this id appears twice in the files",
+        "again.jsonl:1: subscription 'a': id: this id appears twice in the files",
     ]
 
 
@@ -141,16 +141,15 @@ def test_a_reload_without_a_source_reads_the_file_again(write: Write) -> None:
             "matching: {cel: {cache_size: 7, evaluation_timeout: 1us}, validation: lazy, limits: {max_depth: 5}}\n",
             "streamer.yaml:1:71: matching.validation: cannot change while the engine runs; make a new engine\n",
         ),
-        (
-            "subscriptions: [a.jsonl]\nmatching: {cel: {cache_size: 7}}",
-            "streamer.yaml:1:16: subscriptions: cannot change while the engine runs",
-        ),
+        ("subscriptions: [bad.jsonl]\nmatching: {cel: {cache_size: 7}}", "bad.jsonl:2: subscription 'y': cel: "),
+        ("subscriptions: [a.jsonl, c.jsonl]\n", "streamer.yaml:1:26: subscriptions[1]: "),
         ("", "matching.cel: "),
     ],
-    ids=["bad value", "bad YAML", "restart", "files", "no file"],
+    ids=["bad value", "bad YAML", "restart", "bad line", "no such file", "no file"],
 )
 def test_a_reload_that_cannot_be_taken_whole_changes_nothing(write: Write, text: str, says: str) -> None:
     engine = Engine.from_config(path := write("matching: {cel: {cache_size: 5}}\n"))
+    path.with_name("bad.jsonl").write_text('{"id": "x"}\n{"id": "y", "cel": "data.a +"}\n')
     before, config = engine.last_reload, engine.config
     assert before is not None
     if says == "matching.cel: ":
@@ -163,6 +162,7 @@ def test_a_reload_that_cannot_be_taken_whole_changes_nothing(write: Write, text:
             engine.reload()
         assert says in str(refused.value)
     assert engine.config is config
+    assert list(engine) == []
     assert engine._options.cache_size == engine._programs.size == 5
     after = engine.last_reload
     assert after is not None
@@ -173,6 +173,45 @@ def test_a_reload_that_cannot_be_taken_whole_changes_nothing(write: Write, text:
     assert engine.reload().good
     assert engine.last_reload is not None
     assert (engine.last_reload.good, engine.last_reload.error) == (True, None)
+
+
+def test_a_reload_reads_the_files_of_subscriptions(write: Write, tmp_path: Path) -> None:
+    engine = Engine.from_config(path := write("subscriptions: [a.jsonl, b.jsonl.gz]\n"))
+    assert engine.last_reload is not None
+    assert engine.last_reload.subscriptions == 2
+    engine.add({"id": "mine"})
+    (tmp_path / "a.jsonl").write_text('\n{"id": "a"}\n{"id": "c"}\n')
+    reload = engine.reload()
+    assert (reload.changed, reload.subscriptions) == ((), 2)
+    assert sorted(engine.match_ids({"data": {"n": 0}})) == ["a", "c", "mine"]
+    assert engine.reload().subscriptions == 0
+    path.write_text("subscriptions: [a.jsonl]\n")
+    reload = engine.reload()
+    assert (reload.changed, reload.subscriptions) == (("subscriptions",), 1)
+    assert list(engine) == ["a", "mine", "c"]
+    engine.remove("c")
+    engine.replace({"id": "a", "cel": "false"})
+    assert engine.reload().subscriptions == 2
+    assert sorted(engine.match_ids({})) == ["a", "c", "mine"]
+
+
+def test_a_file_does_not_replace_what_a_program_added(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("subscriptions: [a.jsonl]\n")
+    engine = Engine.from_config("streamer.yaml")
+    engine.add({"id": "mine"})
+    (tmp_path / "a.jsonl").write_text('{"id": "new"}\n{"id": "mine"}\n{"id": "new"}\n')
+    with pytest.raises(BulkConfigError) as refused:
+        engine.reload()
+    assert [str(error) for error in refused.value.errors] == [
+        "a.jsonl:2: subscription 'mine': id: this id exists already, and not from a file",
+        "a.jsonl:3: subscription 'new': id: this id appears twice in the files",
+    ]
+    assert list(engine) == ["a", "mine"]
+    engine.remove("mine")
+    (tmp_path / "a.jsonl").write_text('{"id": "mine"}\n')
+    assert engine.reload().subscriptions == 2
+    assert list(engine) == ["mine"]
 
 
 def test_the_same_file_by_another_path_is_the_same_file(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +225,7 @@ def test_the_same_file_by_another_path_is_the_same_file(write: Write, tmp_path: 
     assert engine.config.subscriptions == (tmp_path / "a.jsonl",)
     for other in (path, f"./{path.name}", f"../{tmp_path.name}/{path.name}"):
         assert engine.reload(other).changed == ()
-    with pytest.raises(BulkConfigError, match="subscriptions: cannot change"):
+    with pytest.raises(BulkConfigError, match=r"subscriptions\[0\]: .*a.jsonl: No such file"):
         engine.reload(f"link/../{path.name}")
 
 

@@ -67,6 +67,26 @@ def test_random_conditions_match_the_rows_that_sqlite_selects(engine: Callable[.
     assert sum(0 < len(each) < len(rows) for each in wanted) > 100
 
 
+@pytest.mark.parametrize(
+    ("condition", "op", "value"),
+    [
+        ("t ILIKE 'ab%'", "starts_with", "ab"),
+        ("t ILIKE '%AB'", "ends_with", "AB"),
+        ("lower(t) = 'ab'", "==", "ab"),
+        ("upper(t) = 'AB'", "==", "AB"),
+        ("t ILIKE '%ab%'", "matches", "(?i)ab"),
+        ("t ILIKE 'a_b'", "matches", "(?is)^a.b$"),
+        # `ignore_case` also finds the sign of Kelvin and the long s.
+        ("lower(t) = 'ok'", "matches", "(?s)^[oO][kK]$"),
+        ("t ILIKE 'S%'", "matches", "(?s)^[sS].*$"),
+    ],
+)
+def test_a_comparison_of_any_case_ignores_case_where_that_is_exact(condition: str, op: str, value: str) -> None:
+    (only,) = import_rules("sql", condition).subscriptions
+    but = {} if op == "matches" else {"ignore_case": True}
+    assert only.to_dict()["filters"] == [{"field": "t", "op": op, "value": value, **but}]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")
 def test_random_conditions_match_the_rows_that_postgresql_selects(

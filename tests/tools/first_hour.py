@@ -47,7 +47,7 @@ class Figure:
         return self.value <= self.goal
 
     def __str__(self) -> str:
-        digits = 3 if self.unit == "s" else 0
+        digits = {"s": 3, "min": 1}.get(self.unit, 0)
         shown = f"{self.name:<32} {self.value:>8.{digits}f} {self.unit:<3} at most {self.goal:g}"
         return shown if self.is_met else f"{shown}  MISSED"
 
@@ -58,6 +58,12 @@ def build(place: Path, environment: dict[str, str] | None = None) -> Path:
     command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", place, ROOT)
     run(*command, cwd=place, environment=environment)
     return next(place.glob("*.whl"))
+
+
+def spent() -> float:
+    """Return the CPU time of all commands until now, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def run(*command: str | Path, cwd: Path, environment: dict[str, str] | None = None) -> str:
@@ -108,10 +114,9 @@ def times(python: Path, place: Path) -> list[Figure]:
     def cpu(*command: str | Path) -> float:
         took = []
         for _ in range(ROUNDS):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            before = spent()
             run(*command, cwd=place, environment=environment)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            took.append(spent() - before)
         return min(took)
 
     return [
@@ -152,17 +157,23 @@ def read(python: Path, place: Path, name: str, page: str) -> int:
     return examples
 
 
-def plain_installation(wheel: Path, place: Path, *, timed: bool, sized: bool = True) -> dict[str, float]:
+def plain_installation(
+    wheel: Path, place: Path, *, timed: bool, sized: bool = True, since: float | None = None
+) -> dict[str, float]:
     """Install a wheel without an extra, print and return its figures, run the pages; ends where one is not as it should be.
 
     Args:
         timed: whether CPU times are measured.
         sized: whether the size of what is installed has a goal.
+        since: the CPU time before the wheel was built, if it was.
     """
     python = install(wheel, place)
+    first = next(block for block in blocks(pages()["README.md"]) if block.language == "python")
+    run(python, "-c", first.text, cwd=place, environment=newcomer(python))
+    from_clone = [] if since is None else [Figure("CPU from a clone to a match", (spent() - since) / 60, 5, "min")]
     reading = Figure("minutes to a match on Debezium's", minutes(first_match()), 10)
     packages, size = sizes(python, place)
-    figures = [packages, *([size] if sized else []), *(times(python, place) if timed else []), reading]
+    figures = [*from_clone, packages, *([size] if sized else []), *(times(python, place) if timed else []), reading]
     print(*figures, sep="\n")
     examples = 0
     for name, page in pages().items():
@@ -186,7 +197,8 @@ def main() -> None:
     wheel, line = options.wheel, stamp()
     with tempfile.TemporaryDirectory(prefix="streamer-first-hour-") as directory:
         place = Path(directory)
-        figures = plain_installation(wheel.resolve() if wheel else build(place), place, timed=True)
+        since = None if wheel else spent()
+        figures = plain_installation(wheel.resolve() if wheel else build(place), place, timed=True, since=since)
     if options.record:
         append("first-hour", {**line, "python": platform.python_version(), **figures})
 

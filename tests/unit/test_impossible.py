@@ -133,14 +133,14 @@ def test_what_the_parts_of_a_subscription_say_together_is_found(engine: Callable
         {"filters": [{"field": "n", "op": ">", "value": 5}], "cel": "data.n < 5"},
         {"filters": [{"field": "n", "op": "exists", "value": False}], "cel": "data.n < 5"},
         {"pattern": {"data": {"n": [1]}}, "cel": "data.s == 'a' && data.s == 'b'"},
+        # One element of an array is chosen for both (semantics.md 5.6).
+        {"pattern": {"data": {"n": [1], "$or": [{"n": [2]}, {"n": [3]}]}}},
     ]
     good: list[dict[str, Any]] = [
         {"types": ["insert"], "cel": "type == 'insert'"},
         {"collection": "*", "cel": "collection == 'users'"},
         {"tenant": "*", "cel": "tenant == 'users'"},
         {"topic": "a.*", "cel": "topic == 'a.c'"},
-        # An array may hold both.
-        {"pattern": {"data": {"n": [1], "$or": [{"n": [2]}, {"n": [3]}]}}},
     ]
     e.add_many({"id": f"bad {at}", **each} for at, each in enumerate(contradictory))
     e.add_many({"id": f"good {at}", **each} for at, each in enumerate(good))
@@ -220,3 +220,83 @@ def test_what_never_matches_matches_no_event(engine: Callable[..., Engine], back
     for _ in range(30 if backend == "reference" else 150):
         matched = set(e.match_ids(json.dumps(event(rng))))
         assert not matched & found, [e.get(name) for name in matched & found]
+
+
+#: Elements of `all` that no value satisfies together, with the reason.
+APART: list[tuple[list[Any], str]] = [
+    ([{"prefix": "a"}, {"prefix": "b"}], "its prefixes exclude one another"),
+    ([{"wildcard": "a*"}, {"prefix": "b"}], "its prefixes exclude one another"),
+    ([{"prefix": {"equals-ignore-case": "AB"}}, {"prefix": "ac"}], "its prefixes exclude one another"),
+    ([{"suffix": "a"}, {"suffix": "b"}], "its suffixes exclude one another"),
+    ([{"equals-ignore-case": "ab"}, {"equals-ignore-case": "abb"}], "its suffixes exclude one another"),
+    ([{"equals-ignore-case": "a"}, {"equals-ignore-case": "aa"}], "its conditions exclude one another"),
+    ([{"equals-ignore-case": "ab"}, "AC"], "its conditions exclude one another"),
+    ([{"numeric": [">", 5]}, {"numeric": ["<", 3]}], "its ranges have no value in common"),
+    ([{"prefix": "a"}, {"numeric": ["<", 3]}], "its conditions require different types"),
+    (["a", "b"], "its conditions exclude one another"),
+    (["a", {"anything-but": ["a"]}], "its conditions exclude one another"),
+    ([1e400, {"exists": True}], "its condition is false for every value"),
+]
+#: Elements that a value satisfies, or that are not proven to exclude one another.
+TOGETHER: list[list[Any]] = [
+    [{"prefix": "a"}, {"suffix": "b"}],
+    [{"prefix": "a"}, {"prefix": {"equals-ignore-case": "AB"}}],
+    [{"equals-ignore-case": "ab"}, "AB"],
+    [{"wildcard": "*a"}, {"prefix": "b"}],
+    [{"numeric": [">", 3]}, {"numeric": ["<", 5]}],
+    ["c", {"anything-but": ["a"]}],
+    [{"exists": True}, "a"],
+]
+
+
+def test_conditions_of_a_pattern_on_one_value_that_exclude_one_another_are_found(engine: Callable[..., Engine]) -> None:
+    e = engine()
+    for number, elements in enumerate([*(elements for elements, _ in APART), *TOGETHER]):
+        text = json.dumps(elements).replace("Infinity", "1e400")
+        e.add(f'{{"id": "{number}", "pattern": {{"data": {{"x": [{{"all": {text}}}]}}}}}}')
+    # Another element of the array may match.
+    e.add({"id": "or", "pattern": {"data": {"x": ["z", {"all": APART[0][0]}]}}})
+    # Of an array each field has its element.
+    e.add({"id": "fields", "pattern": {"data": {"x": [{"prefix": "a"}], "y": [{"prefix": "b"}]}}})
+    assert never(e) == {str(number): f"event.data.x: {reason}" for number, (_, reason) in enumerate(APART)}
+
+
+def test_filters_that_exclude_one_another_by_case_or_end_are_found(engine: Callable[..., Engine]) -> None:
+    def filters(*conditions: tuple[str, str, bool]) -> list[dict[str, Any]]:
+        return [{"field": "x", "op": op, "value": value, "ignore_case": flag} for op, value, flag in conditions]
+
+    e = engine()
+    e.add({"id": "ends", "filters": filters(("ends_with", "a", False), ("ends_with", "b", False))})
+    e.add({"id": "case", "filters": filters(("==", "ab", True), ("==", "AC", False))})
+    e.add({"id": "starts", "filters": filters(("starts_with", "ab", True), ("starts_with", "AC", False))})
+    e.add({"id": "same", "filters": filters(("starts_with", "ab", True), ("==", "ABC", False), ("ends_with", "C", True))})
+    assert set(never(e)) == {"ends", "case", "starts"}
+
+
+def element(rng: random.Random) -> Any:
+    text = "".join(rng.choice("abA") for _ in range(rng.randint(1, 2)))
+    return rng.choice(
+        [
+            text,
+            rng.randint(0, 3),
+            {rng.choice(["prefix", "suffix"]): rng.choice([text, {"equals-ignore-case": text}])},
+            {"equals-ignore-case": text},
+            {"wildcard": rng.choice(["*{}", "{}*", "a*{}"]).format(text)},
+            {"anything-but": [text]},
+            {"numeric": [rng.choice(["<", ">=", "="]), rng.randint(0, 3)]},
+            {"exists": True},
+        ]
+    )
+
+
+def test_a_pattern_that_never_matches_matches_no_value(engine: Callable[..., Engine]) -> None:
+    rng = random.Random(1)
+    e = engine()
+    for number in range(600):
+        choice = [{"all": [element(rng) for _ in range(rng.randint(2, 3))]} for _ in range(rng.choice([1, 1, 2]))]
+        e.add({"id": str(number), "pattern": {"data": {"x": choice}}})
+    found = set(never(e))
+    assert 50 < len(found) < 550
+    texts = ["", *(a + b + c for a in ("", "a", "b", "A") for b in ("a", "b", "A") for c in ("", "a", "b", "A"))]
+    for value in (*texts, 0, 1, 2, 3, True, None, ["a", "b", 1], [["Ab"], {"y": "aa"}]):
+        assert not found & set(e.match_ids({"data": {"x": value}}))

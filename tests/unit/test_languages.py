@@ -109,14 +109,15 @@ OPERATOR_NAMES = {
 PHRASES = {
     "like": "'starts_with', 'ends_with', 'contains' or 'matches'",
     "LIKE": "'starts_with', 'ends_with', 'contains' or 'matches'",
-    "ilike": "'matches' with (?i) before the expression",
+    "ilike": "'==', 'starts_with', 'ends_with', 'contains' or 'matches' with \"ignore_case\": true",
+    "~*": "'matches' with \"ignore_case\": true",
     "not like": "`cel`, with `!` before the condition",
     "between": "two filters, '>=' and '<='",
     "BETWEEN": "two filters, '>=' and '<='",
     "is null": "'==' with the value null",
     "IS NOT NULL": "'!=' with the value null",
     "missing": "'exists' with the value false",
-    "and": "`cel`, which joins conditions by `&&`, `||` and `!`",
+    "and": "a group in place of the filter: 'any', 'all' or 'not'",
 }
 
 

@@ -361,7 +361,15 @@ impl Core {
     }
 
     /// Write and empty a draft. With errors and not *skip*, change only the draft and return the errors.
-    fn commit<'py>(&self, py: Python<'py>, draft: &Bound<'py, Draft>, mode: &str, skip: bool) -> PyResult<Bound<'py, PyDict>> {
+    #[pyo3(signature = (draft, mode, skip, among=None))]
+    fn commit<'py>(
+        &self,
+        py: Python<'py>,
+        draft: &Bound<'py, Draft>,
+        mode: &str,
+        skip: bool,
+        among: Option<HashSet<String>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         guard(py, || {
             let mode = match mode {
                 "add" => WriteMode::Add,
@@ -373,7 +381,7 @@ impl Core {
             let (changes, ids) = gil::released(py, || {
                 let ids: Vec<Box<str>> =
                     (0..draft.len()).map(|at| draft.get(at).map_or_else(Box::default, |addition| addition.id.clone())).collect();
-                (self.shared.engine.write(draft, mode, skip), ids)
+                (self.shared.engine.write_among(draft, mode, skip, among.as_ref()), ids)
             });
             let (changes, errors) = match changes {
                 Ok(mut changes) => {

@@ -50,19 +50,24 @@ def like_pattern(text: str, escape: str) -> Pattern:
     return parts
 
 
-def like(path: Path, pattern: Pattern) -> Condition:
-    """Return a condition that is true for texts of a pattern."""
+def like(path: Path, pattern: Pattern, *, ignore_case: bool = False) -> Condition:
+    """Return a condition that is true for texts of a pattern.
+
+    Args:
+        ignore_case: compare the simple case foldings of both.
+    """
+    but = " but for case" if ignore_case else ""
     start = 1 if pattern[:1] == [MANY] else 0
     end = len(pattern) - 1 if len(pattern) > start and pattern[-1] == MANY else len(pattern)
     middle = pattern[start:end]
     if any(isinstance(each, Wild) for each in middle):
-        return Test(path, "matches", f"(?s)^{_regexp(pattern)}$")
+        return Test(path, "matches", f"(?{'i' if ignore_case else ''}s)^{_regexp(pattern)}$")
     text = "".join(map(str, middle))
     if start and end < len(pattern):
-        return contains_text(path, text)
+        return contains_text(path, text, ignore_case=ignore_case)
     if not start and end == len(pattern):
-        return Test(path, "==", text)
-    return Test(path, "ends_with" if start else "starts_with", text)
+        return Test(path, f"=={but}", text)
+    return Test(path, ("ends_with" if start else "starts_with") + but, text)
 
 
 def like_of_any_case(path: Path, pattern: Pattern) -> Condition:
@@ -71,10 +76,14 @@ def like_of_any_case(path: Path, pattern: Pattern) -> Condition:
     Raises:
         SubscriptionError: the pattern has letters beyond ASCII, whose case depends on the locale of the database.
     """
-    if not "".join(_texts(pattern)).isascii():
+    text = "".join(_texts(pattern)).lower()
+    if not text.isascii():
         raise SubscriptionError(
             "the case of letters beyond ASCII depends on the locale of a database; compare without lower(), ILIKE"
         )
+    # Case folding also makes the sign of Kelvin a `k`, and the long s an `s`.
+    if not {"k", "s"} & set(text):
+        return like(path, pattern, ignore_case=True)
     return Test(path, "matches", f"(?s)^{_regexp(pattern, any_case=True)}$")
 
 

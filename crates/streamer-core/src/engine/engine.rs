@@ -27,6 +27,7 @@ use crate::engine::write::draft::Draft;
 use crate::engine::write::merging::Signal;
 use crate::error::SubscriptionError;
 use crate::fork;
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -63,8 +64,23 @@ impl Engine {
     ///
     /// All errors, by position, unless *skip*; then the engine is unchanged.
     pub fn write(&self, draft: Draft, mode: WriteMode, skip: bool) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
+        self.write_among(draft, mode, skip, None)
+    }
+
+    /// [`write`](Self::write) that replaces and removes only the ids in *among*; another id that exists is an error.
+    ///
+    /// # Errors
+    ///
+    /// See [`write`](Self::write).
+    pub fn write_among(
+        &self,
+        draft: Draft,
+        mode: WriteMode,
+        skip: bool,
+        among: Option<&HashSet<String>>,
+    ) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
         let _inside = fork::inside();
-        let changes = self.state.write_draft(draft, mode, skip);
+        let changes = self.state.write_draft(draft, mode, skip, among);
         self.signal.ask(&self.state, changes.as_ref().map_or(0, |changes| changes.added.len() + changes.freed.len()));
         changes
     }

@@ -7,6 +7,7 @@
 //! Cost: linear in the conditions, except that each scalar of a list is checked against each condition on its path that
 //! is not a list, for example `startsWith`.
 
+use crate::automaton::folding::fold;
 use crate::bloom::keys::root_name;
 use crate::cel::{Program, Verdict, may_fail};
 use crate::subscriptions::Subscription;
@@ -14,6 +15,7 @@ use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalF
 use crate::subscriptions::simplify::meet;
 use crate::value::{Kind, Kinds, Scalar, Value};
 use rapidhash::fast::RandomState;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Debug;
 
@@ -99,12 +101,16 @@ fn is_tautology(conjunction: &Conjunction, verify: Option<&Verify>) -> bool {
 /// The reason why no event satisfies a conjunction; `None` if that is not proven.
 fn contradiction(conjunction: &Conjunction) -> Option<String> {
     let mut by_place: BTreeMap<_, (&Path, Vec<&[Atom]>)> = BTreeMap::new();
+    // All clauses of a pattern on one path are about one leaf, because a pattern makes one choice of array elements.
+    let mut on_leaf: BTreeMap<_, (&Path, Vec<&[Atom]>)> = BTreeMap::new();
     let is_map = [Atom::kind(Kind::Map)];
     let has_members = [Atom::Kinds(Kinds::of(Kind::List).or(Kinds::of(Kind::Map)))];
     for clause in &conjunction.clauses {
         let known = by_place.entry(place(&clause.path)).or_insert((&clause.path, Vec::new()));
         if clause.mode == Mode::Scalar || clause.atoms.is_empty() {
             known.1.push(&clause.atoms);
+        } else if clause.mode == Mode::AnyLeaf {
+            on_leaf.entry(place(&clause.path)).or_insert((&clause.path, Vec::new())).1.push(&clause.atoms);
         } else if clause.mode == Mode::Member {
             known.1.push(&has_members);
         }
@@ -113,6 +119,7 @@ fn contradiction(conjunction: &Conjunction) -> Option<String> {
     for at in parents(&on_path) {
         on_path[at].1.push(&is_map);
     }
+    on_path.extend(on_leaf.into_values());
     on_path.iter().find_map(|(path, clauses)| conflict(clauses).map(|reason| format!("{path}: {reason}")))
 }
 
@@ -166,15 +173,58 @@ fn conflict(clauses: &[&[Atom]]) -> Option<&'static str> {
     if !ranges_meet(&single) {
         return Some("its ranges have no value in common");
     }
-    let prefixes = single.iter().filter_map(|atom| if let Atom::Prefix(text) = atom { Some(&**text) } else { None });
-    let longest = prefixes.clone().max_by_key(|prefix| prefix.len()).unwrap_or_default();
-    if !prefixes.into_iter().all(|prefix| longest.starts_with(prefix)) {
+    let starts: Vec<Affix<'_>> = single.iter().filter_map(|atom| start_of(atom)).collect();
+    let ends: Vec<Affix<'_>> = single.iter().filter_map(|atom| end_of(atom)).collect();
+    if !are_nested(&starts, |text, start| text.starts_with(start)) {
         return Some("its prefixes exclude one another");
+    }
+    if !are_nested(&ends, |text, end| text.ends_with(end)) {
+        return Some("its suffixes exclude one another");
+    }
+    let length = |text: &str| text.chars().count();
+    let equal = single.iter().filter_map(|atom| if let Atom::EqualIgnoreCase(text) = atom { Some(length(text)) } else { None });
+    let longest = starts.iter().chain(&ends).map(|(text, _)| length(text)).max().unwrap_or_default();
+    if equal.min().is_some_and(|shortest| shortest < longest) {
+        return Some("its conditions exclude one another");
     }
     if !kinds.has(Kind::Missing) && has_no_scalar(clauses, kinds) {
         return Some("its conditions exclude one another");
     }
     None
+}
+
+/// The start or end of a text, and whether case is ignored.
+type Affix<'a> = (&'a str, bool);
+
+/// The start of every text for which an atom is true, if it has one.
+fn start_of(atom: &Atom) -> Option<Affix<'_>> {
+    match atom {
+        Atom::Prefix(text) => Some((text, false)),
+        Atom::PrefixIgnoreCase(text) | Atom::EqualIgnoreCase(text) => Some((text, true)),
+        Atom::Wildcard(pieces) => Some((pieces.first()?, false)),
+        _ => None,
+    }
+}
+
+/// The end of every text for which an atom is true, if it has one.
+fn end_of(atom: &Atom) -> Option<Affix<'_>> {
+    match atom {
+        Atom::Suffix(text) => Some((text, false)),
+        Atom::SuffixIgnoreCase(text) | Atom::EqualIgnoreCase(text) => Some((text, true)),
+        Atom::Wildcard(pieces) => Some((pieces.last()?, false)),
+        _ => None,
+    }
+}
+
+/// Whether a text can have all *affixes*.
+fn are_nested(affixes: &[Affix<'_>], has: fn(&str, &str) -> bool) -> bool {
+    let is_one = |texts: &[Cow<'_, str>]| {
+        let longest = texts.iter().max_by_key(|text| text.len()).map_or("", |text| text);
+        texts.iter().all(|text| has(longest, text))
+    };
+    let exact: Vec<_> = affixes.iter().filter(|(_, ignore_case)| !ignore_case).map(|(text, _)| Cow::Borrowed(*text)).collect();
+    let folded: Vec<_> = affixes.iter().map(|(text, _)| fold(text)).collect();
+    is_one(&exact) && is_one(&folded)
 }
 
 /// Whether one of the clauses on one path lists all its scalars, and none of these satisfies all clauses.
@@ -209,8 +259,9 @@ fn scalar_of(atom: &Atom) -> Option<&Scalar> {
 
 /// Whether [`may_hold`] compares an atom with the scalar, not only with its kind.
 fn is_compared(atom: &Atom) -> bool {
-    use Atom::{Equal, Numbers, Other, Prefix, Size, Strings, Suffix};
-    matches!(atom, Equal(_) | Numbers(_) | Strings(_) | Prefix(_) | Suffix(_) | Size(..) | Other { .. })
+    use Atom::{Equal, EqualIgnoreCase, Numbers, Other, Prefix, PrefixIgnoreCase, Size, Strings, Suffix, SuffixIgnoreCase};
+    matches!(atom, Equal(_) | Numbers(_) | Strings(_) | Size(..) | Other { .. })
+        || matches!(atom, Prefix(_) | Suffix(_) | PrefixIgnoreCase(_) | SuffixIgnoreCase(_) | EqualIgnoreCase(_))
 }
 
 /// The bounds on the size of a value for which some of *atoms* are true; `None` if they are not only about its size.
@@ -254,6 +305,9 @@ fn may_hold(atom: &Atom, value: &Scalar) -> bool {
         (Atom::Strings(range), Scalar::String(text)) => range.contains(text),
         (Atom::Prefix(operand), Scalar::String(text)) => text.starts_with(&**operand),
         (Atom::Suffix(operand), Scalar::String(text)) => text.ends_with(&**operand),
+        (Atom::PrefixIgnoreCase(operand), Scalar::String(text)) => fold(text).starts_with(&**operand),
+        (Atom::SuffixIgnoreCase(operand), Scalar::String(text)) => fold(text).ends_with(&**operand),
+        (Atom::EqualIgnoreCase(operand), Scalar::String(text)) => *fold(text) == **operand,
         (Atom::Size(least, most), Scalar::String(text)) => (*least as usize..=*most as usize).contains(&text.chars().count()),
         (Atom::Other { kinds, none_of }, value) => {
             kinds.has(value.kind()) && !none_of.iter().any(|atom| matches!(atom, Atom::Equal(operand) if operand == value))

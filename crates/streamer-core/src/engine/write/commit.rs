@@ -25,7 +25,7 @@ use crate::engine::write::merging::{large_merge, small_merge};
 use crate::error::{SubscriptionError, SubscriptionErrorKind};
 use crate::value::Seed;
 use hashbrown::HashTable;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -89,14 +89,16 @@ pub(in crate::engine) struct New {
 }
 
 impl EngineState {
-    /// Add, replace or apply; what [`Engine::write`](crate::engine::Engine::write) does.
+    /// Add, replace or apply; what [`Engine::write_among`](crate::engine::Engine::write_among) does.
     pub(in crate::engine) fn write_draft(
         &self,
         draft: Draft,
         mode: WriteMode,
         skip: bool,
+        among: Option<&HashSet<String>>,
     ) -> Result<Changes, Vec<(usize, SubscriptionError)>> {
         self.have_ids();
+        let may_change = |id: &str| among.is_none_or(|among| among.contains(id));
         let mut changes = Changes::default();
         let Draft { items, stores } = draft;
         let mut draft_ids = DraftIds::of(&items, &self.seed);
@@ -127,7 +129,7 @@ impl EngineState {
             let previous_slot = previous_slot.and_then(|slot| Some((slot, self.records.get(slot).clone()?)));
             match previous_slot {
                 None => true,
-                Some(_) if mode == WriteMode::Add => {
+                Some(_) if mode == WriteMode::Add || !may_change(&addition.id) => {
                     let error = duplicate(&addition.id, "this id exists already; replace=True replaces its subscription");
                     changes.errors.push((*at, error));
                     false
@@ -151,6 +153,7 @@ impl EngineState {
             let mut removed: Vec<(u32, RecordRef)> = ids
                 .iter()
                 .filter_map(|slot| Some((*slot, self.records.get(*slot).clone()?)))
+                .filter(|(_, record)| may_change(record.id()))
                 .filter(|(_, record)| !draft_ids.has(self.seed.hash_bytes(record.id().as_bytes()), record.id()))
                 .collect();
             removed.sort_unstable_by_key(|(_, record)| record.order);
