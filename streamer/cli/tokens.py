@@ -14,7 +14,6 @@ import click
 
 from streamer.cli.output import PlainFormat, show_json
 from streamer.cli.setup import CONFIG, PATH, PLAIN_OUTPUT, load, refuse
-from streamer.config.units import parse_duration
 from streamer.errors import BulkConfigError, ServiceError
 from streamer.terminal import EXIT_CODES, SOME_BAD, fail, note, printable, show
 
@@ -22,8 +21,12 @@ FILE: Final = click.option("--file", metavar="FILE", type=PATH, help="The file o
 
 
 def _duration(_: click.Context, __: click.Parameter, text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    from streamer.config.units import parse_duration  # imports pydantic, which only few commands need
+
     try:
-        return None if text is None else parse_duration(text)
+        return parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -67,6 +67,11 @@ def test_importing_the_package_imports_nothing_that_takes_long() -> None:
 
 
 @native
+def test_the_command_line_starts_without_what_only_some_commands_need() -> None:
+    assert imported("import streamer.cli.main") <= {"mmh3", "re2", "streamer.core.lint"}
+
+
+@native
 def test_an_engine_of_the_native_core_needs_no_part_of_the_reference() -> None:
     assert imported(ENGINE) <= {"re2"}
 
