@@ -76,9 +76,10 @@ lint: $(VENV)/.dev-$(KIND) ## ruff: rules and formatting
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 
+# Stubtest reads no cache and yet writes one, in the current directory, which mypy would then check all anew for.
 types: $(VENV)/.dev-$(KIND) ## mypy --strict, and stubtest of the native core's stub
 	$(PY) -m mypy
-	@if $(PY) -c 'import streamer._native' 2>/dev/null; then set -x; $(PY) -m mypy.stubtest --mypy-config-file pyproject.toml streamer._native; \
+	@if $(PY) -c 'import streamer._native' 2>/dev/null; then set -x; cd $(VENV); $(abspath $(PY)) -m mypy.stubtest --mypy-config-file $(CURDIR)/pyproject.toml streamer._native; \
 	else echo "stubtest: left out, there is no native core here"; fi
 
 format: $(VENV)/.dev-$(KIND) ## format Python and Rust, and mend what ruff can mend
