@@ -19,7 +19,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'st
 from pyspark.sql import functions as F  # noqa: N812
 
 from streamer.spark import CogroupOptions, cogroup, cogroup_worker, match_events
-from streamer.spark.cogroup import Hot, parts_in_place
+from streamer.spark.cogroup import Hot, chosen_in_place
 from streamer.spark.parts import Parts, Writer
 
 if TYPE_CHECKING:
@@ -220,10 +220,10 @@ def test_few_events_are_not_worth_a_second_look_at_all(tmp_path: Path) -> None:
             writer.add("default", f"c{n}", 0, held, b"")
     parts = Parts(str(tmp_path / "parts"))
     hot = [Hot(100, 0, ()), Hot(300, 1, ()), Hot(200, 2, ())]
-    assert parts_in_place(hot, parts, most=50, read=2000) == {1, 2}
-    assert parts_in_place(hot, parts, most=49, read=1600) == {0, 1}, "the hottest first, then what has room"
-    assert parts_in_place(hot, parts, most=50, read=2001) == frozenset()
-    assert parts_in_place(hot, parts, most=0, read=600) == frozenset()
+    assert chosen_in_place(hot, parts, most=50, read=2000) == {1, 2}
+    assert chosen_in_place(hot, parts, most=49, read=1600) == {0, 1}, "the hottest first, then what has room"
+    assert chosen_in_place(hot, parts, most=50, read=2001) == frozenset()
+    assert chosen_in_place(hot, parts, most=0, read=600) == frozenset()
 
 
 def test_the_salts_of_hot_parts_are_no_two_in_one_task(spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'st
 pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
 
 from streamer.spark import broadcast, files
-from streamer.spark.call import Call
+from streamer.spark.call import Given
 
 
 class Session:
@@ -42,7 +42,7 @@ def nothing_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Te
 
 def another_process(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    for module, name in ((broadcast, "_COPIES"), (broadcast, "_GUARDS"), (files, "_STORED"), (files, "_CARRIED")):
+    for module, name in ((broadcast, "_HELD"), (broadcast, "_GUARDS"), (files, "_KEPT"), (files, "_CARRIED")):
         monkeypatch.setattr(module, name, type(getattr(module, name))())
     monkeypatch.setattr(files, "folder", lambda: folder)
 
@@ -149,8 +149,8 @@ def test_options_are_checked_without_making_an_engine(backend: str, tmp_path: Pa
 
     monkeypatch.setattr(engine_module, "_make_core", make)
     for source in (engine, tmp_path / "snapshot"):
-        assert Call.of(spark, source, {"default_tenant": "default"}).options["default_tenant"] == "default"
+        assert Given.of(spark, source, {"default_tenant": "default"}).options["default_tenant"] == "default"
         with pytest.raises(ConfigError, match="has another one"):
-            Call.of(spark, source, {"default_tenant": "other"})
+            Given.of(spark, source, {"default_tenant": "other"})
     with pytest.raises(ConfigError, match="is not a tenant"):
-        Call.of(spark, tmp_path / "lines", {"default_tenant": "*"})
+        Given.of(spark, tmp_path / "lines", {"default_tenant": "*"})

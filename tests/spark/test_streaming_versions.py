@@ -52,7 +52,7 @@ def test_a_bad_file_keeps_the_one_before_also_in_a_process_that_has_not_seen_it(
     good = find(path)
     engine("a", "b").save(path)
     damage(path)
-    monkeypatch.setattr(versions, "_errors", {})
+    monkeypatch.setattr(versions, "_seen", {})
     with caplog.at_level(logging.WARNING, "streamer.spark"):
         for _ in range(3):
             found = find(path)
@@ -108,11 +108,11 @@ def test_where_nothing_is_good_it_says_what_is_wrong(tmp_path: Path, backend: st
 
 def test_only_a_few_versions_are_kept(tmp_path: Path, backend: str) -> None:
     path = tmp_path / "subscriptions.snapshot"
-    for number in range(versions.MOST_VERSIONS + 5):
+    for number in range(versions.KEPT + 5):
         engine(f"s{number}").save(path)
         digest = find(path).digest
     kept = [each.name for each in (tmp_path / ".subscriptions.snapshot.versions").iterdir() if each.name != "current"]
-    assert len(kept) == versions.MOST_VERSIONS
+    assert len(kept) == versions.KEPT
     assert digest in kept
 
 

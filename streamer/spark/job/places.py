@@ -151,11 +151,11 @@ class Address:
         # An escaped character becomes any character, a choice any text; braces around a slash or braces any number of folders.
         plain = re.sub(r"\\.", "?", re.sub(r"\{[^{}/]*\}", "*", pattern)).replace("[^", "[!")
         before, brace, _ = plain.partition("{")
-        address = cls.of(before + "*" if brace else before)
-        if address.root != ("", "") or not glob.has_magic(before):
-            return {address}
+        given = cls.of(before + "*" if brace else before)
+        if given.root != ("", "") or not glob.has_magic(before):
+            return {given}
         # A hit may be a link to another place.
-        return {address, *map(cls.of, glob.iglob("/" + "/".join(address.names)))}
+        return {given, *map(cls.of, glob.iglob("/" + "/".join(given.names)))}
 
     def overlap(self, other: Address) -> Literal["is", "holds", "lies in"] | None:
         """Return how this place relates to another; None if they do not overlap."""
