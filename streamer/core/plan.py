@@ -38,7 +38,7 @@ class Plan:
         tenant: a name, or `"*"` for every tenant.
         collection: a name, or `"*"` for every collection.
         normal_form: its conjunctions, each as its conditions in words of the backend. It matches if all conditions of one
-            conjunction are true.
+            conjunction are true. If there are more than 10,000 conditions, the first ones and the number of the others.
         access_keys: values as text, of which every matching event has one; None if there are none. If there are more than
             10,000, the first ones and the number of the others.
         bloom_keys: all of these keys, as the bytes in the collection's filter; empty if the subscription is unkeyed.

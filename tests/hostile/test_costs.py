@@ -225,6 +225,28 @@ def test_answers_about_many_values_name_the_first_ones(engine: MakeEngine, name:
     assert f"{TOO_COSTLY}: {LARGE - 1_000:,} more keys" in str(plan)
 
 
+def test_a_plan_has_a_bounded_number_of_conditions_in_words(engine: MakeEngine) -> None:
+    """64 alternatives of 2,000 filters are 128,000 conditions."""
+    made = engine()
+    made.add(
+        {
+            "id": "s",
+            "filters": [
+                *({"field": f"f{number}", "op": "==", "value": number} for number in range(2_000)),
+                {"any": [{"field": f"a{number}", "op": "==", "value": 1} for number in range(64)]},
+            ],
+        }
+    )
+    plan = made.plan("s")
+    assert 64 < sum(map(len, plan.normal_form)) < 12_000
+    assert {text for conditions in plan.normal_form for text in conditions if text.startswith(TOO_COSTLY)} <= {
+        TOO_COSTLY,
+        f"{TOO_COSTLY}: 1845 more conditions",
+    }
+    assert plan.cost == "keyed"
+    assert made.lint() == []
+
+
 def spent(act: Callable[[], object]) -> float:
     """Return the units of one answer."""
     with EFFORT.bounded(10**12):

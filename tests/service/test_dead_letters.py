@@ -14,7 +14,7 @@ import pytest
 from streamer.config.schema.connectors.postgres import PostgresSource
 from streamer.config.secret import SecretValue
 from streamer.errors import EventCode, EventError, ServiceError
-from streamer.service.connectors.formats import decoder, taken
+from streamer.service.connectors.formats import decoder, events_of
 from streamer.service.connectors.protocols import Batch, Refused
 from streamer.service.delivery import queue
 from streamer.service.delivery.matching import Matcher
@@ -81,7 +81,7 @@ def test_a_replayed_record_has_the_key_that_it_was_read_by(
     part = Part("orders", Confirmed("orders", "p", None, 0))
     refused = Refused(EventError(EventCode.TOO_LONG, "too long"), event(1), len(event(1)))
     batch = Batch("p", [refused], lambda _: 7, None, keys=[key])
-    ((place, error),) = taken(None, batch).refused
+    ((place, error),) = events_of(None, batch).refused
     part.refuse("orders", batch, place, error)
     put(tmp_path / "data", *part.dead)
     assert make().replay(lambda store: store.letters()) == (1, 0)

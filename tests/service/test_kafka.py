@@ -19,7 +19,7 @@ from streamer.config.schema.connectors.kafka import KafkaSink, KafkaSource
 from streamer.errors import ServiceError
 from streamer.service import faults
 from streamer.service.connectors.cloudevents import key_of
-from streamer.service.connectors.formats import decoder, taken
+from streamer.service.connectors.formats import decoder, events_of
 from streamer.service.connectors.kafka import source as source_of_kafka
 from streamer.service.connectors.kafka.sink import KafkaTopic
 from streamer.service.connectors.kafka.source import KafkaMessages
@@ -200,7 +200,7 @@ def test_an_event_of_binary_mode_is_a_cloudevent_too(topic: Topic) -> None:
     producer.produce(topic.name, value=b"{", headers=attributes | {"content-type": "application/json"}, partition=0)
     producer.flush(10)
     batch = one_batch(topic.open(format="cloudevents"), 3)
-    found = taken(decoder("cloudevents"), batch)
+    found = events_of(decoder("cloudevents"), batch)
     assert list(map(json.loads, found.texts)) == [
         {"id": "7", "collection": "orders", "topic": "orders.eu.paid", "data": {"amount": 250}},
         {"id": "8", "collection": "a", "topic": "b"},

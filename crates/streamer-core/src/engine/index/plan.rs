@@ -6,7 +6,7 @@ use crate::bloom::keys::{Access, KeyScope, key_to_bytes};
 use crate::engine::index::access::{CostClass, access_of};
 use crate::engine::verify::paths::PathSets;
 use crate::engine::verify::store::StoreBuilder;
-use crate::subscriptions::normal_form::{NormalForm, Verify};
+use crate::subscriptions::normal_form::{Clause, NormalForm, Verify};
 use std::collections::BTreeSet;
 
 /// How a subscription is found, and what remains to evaluate.
@@ -24,10 +24,19 @@ pub struct Plan {
     pub cost: CostClass,
 }
 
+/// The most conditions that a plan has in words, and by which effort is estimated: of all alternatives together.
+pub(super) const MOST_CONDITIONS: usize = 10_000;
+
 /// Plan a subscription by its normal form.
 pub fn plan(form: &NormalForm) -> Plan {
     let pairs: Vec<String> = form.verify.iter().flat_map(|verify| pairs(verify)).collect();
-    let in_words = |clauses: &[_]| clauses.iter().map(ToString::to_string).chain(pairs.iter().cloned()).collect();
+    let most = MOST_CONDITIONS / form.conjunctions.len().max(1);
+    let in_words = |clauses: &[Clause]| {
+        let more = clauses.len().saturating_sub(most.max(1));
+        let more_in_words = (more > 0).then(|| format!("not evaluated: too costly: {more} more conditions"));
+        let clauses = clauses[..clauses.len() - more].iter().map(ToString::to_string);
+        clauses.chain(more_in_words).chain(pairs.iter().cloned()).collect()
+    };
     let accesses: Vec<_> = form.conjunctions.iter().map(access_of).collect();
     let access = form.conjunctions.iter().zip(&accesses).map(|(conjunction, accesses)| match accesses {
         // A conjunction that cannot be true is never found.

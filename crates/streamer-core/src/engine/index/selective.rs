@@ -4,6 +4,7 @@
 //!  country == "DE" && amount - data.rebate > 50     data.country: "DE"    data.rebate: any    ...    then its program
 //! ```
 
+use crate::engine::index::plan::MOST_CONDITIONS;
 use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Range};
 use crate::subscriptions::topics::TopicWord;
 use crate::value::{Kind, Scalar, Value};
@@ -50,7 +51,8 @@ impl Rest {
     }
 }
 
-/// Return the conditions of each alternative that can match; *is_exact*: clauses express all of its CEL.
+/// Return the conditions of each alternative that can match, the first ones if there are very many; *is_exact*: clauses
+/// express all of its CEL.
 pub fn selective(form: &NormalForm, is_exact: bool) -> Vec<Selective> {
     let possible =
         form.conjunctions.iter().filter(|conjunction| conjunction.clauses.iter().all(|clause| !clause.atoms.is_empty()));
@@ -75,7 +77,8 @@ fn one(conjunction: &Conjunction, form: &NormalForm, is_exact: bool) -> Selectiv
     let conditions = clauses.iter().filter(|clause| !missing(clause)).map(|clause| {
         (format!("{} {:?}", clause.path, clause.mode), clause.atoms.iter().map(|atom| select(clause.mode, atom)).collect())
     });
-    Selective { conditions: conditions.collect(), rest }
+    let most = MOST_CONDITIONS / form.conjunctions.len().max(1);
+    Selective { conditions: conditions.take(most.max(1)).collect(), rest }
 }
 
 /// Whether an index decides only a part of an atom.
