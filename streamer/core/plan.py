@@ -40,7 +40,7 @@ class Plan:
         normal_form: its conjunctions, each as its conditions in words of the backend. It matches if all conditions of one
             conjunction are true. If there are more than 10,000 conditions, the first ones and the number of the others.
         access_keys: values as text, of which every matching event has one; None if there are none. If there are more than
-            10,000, the first ones and the number of the others.
+            1,000, the first ones and the number of the others.
         bloom_keys: all of these keys, as the bytes in the collection's filter; empty if the subscription is unkeyed.
         cel: the CEL program that runs on candidates, as written; None without one, or if clauses express all of it (native
             only).

@@ -257,13 +257,12 @@ def test_a_dictionary_json_nulls_and_whatever_exports_itself_is_read(filled: Eng
         None,
         pa.array([1]),
         pa.array([[b""]]),
-        pa.RecordBatch.from_pydict({"value": [EVENT]}),
         pa.array([b""], pa.binary(0)),
     ],
 )
 def test_anything_else_is_a_type_error(filled: Engine, given: Any) -> None:
     for ask in (filled.match_arrow, filled.locate_arrow):
-        with pytest.raises(TypeError, match=r"events are (an|one) "):
+        with pytest.raises(TypeError, match=r"events are (a|an|one) "):
             ask(given)
 
 

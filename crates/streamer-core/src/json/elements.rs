@@ -138,7 +138,13 @@ mod tests {
                 assert_eq!(element.equals(&operand), tree.equals(&operand), "{tree:?} {operand:?}");
             }
         }
-        for text in [r#"[1,1,1,1,1,2,2,2,2,2,2]"#, r#"["a", "a", "a", "a","a","ab"]"#, "[11,1,11,11,11,11,11,1]", "[1,1,1]"] {
+        for text in [
+            r#"[1,1,1,1,1,2,2,2,2,2,2]"#,
+            r#"["a", "a", "a", "a","a","ab"]"#,
+            "[11,1,11,11,11,11,11,1]",
+            "[1,1,1,1,1,1,1, 2.0 ,2.0,3]",
+            "[1,1,1]",
+        ] {
             let mut all: Vec<&[u8]> = Elements::of(text).map(|element| element.text).collect();
             let mut some: Vec<&[u8]> = Elements::of(text).without_repetitions().map(|element| element.text).collect();
             assert!(some.len() <= all.len() && (some.len() < all.len() || text.len() < 12), "{text}");

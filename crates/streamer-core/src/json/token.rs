@@ -244,7 +244,9 @@ pub(crate) fn repetitions(text: &[u8], start: usize, mut at: usize) -> (usize, u
     while word(at).is_some_and(|next| (next ^ first) & mask == 0) {
         at += length;
     }
-    (at, (at - from) / length)
+    let count = (at - from) / length;
+    // The next one may follow other spaces than those before did.
+    (space(text, at), count)
 }
 
 /// Read a number that begins at *at*. Returns the offset after it, and whether it may be beyond float64.
