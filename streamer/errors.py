@@ -107,7 +107,7 @@ class DuplicateSubscriptionError(SubscriptionError):
         """Return this error with advice for files, which differs from the advice for a program.
 
         Args:
-            is_held: whether an earlier file added the id to the engine.
+            is_stored: whether an earlier file added the id to the engine.
         """
         reason = "an earlier file has this id already" if is_stored else "this id appears twice in the file"
         return DuplicateSubscriptionError(reason, place=self.place, subscription_id=self.subscription_id, index=self.index)

@@ -156,7 +156,7 @@ ROWS: Final = (
                 "Subscriptions inside and outside the filter",
                 (
                     (_of_one_process(names.BLOOM_SUBSCRIPTIONS), "{{job}} {{engine}} {{collection}} guarded"),
-                    (_of_one_process(names.BLOOM_UNKEYED), "{{job}} {{engine}} {{collection}} beside"),
+                    (_of_one_process(names.BLOOM_UNKEYED), "{{job}} {{engine}} {{collection}} outside"),
                 ),
                 "short",
                 names.BLOOM_UNKEYED.help,

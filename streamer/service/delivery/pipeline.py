@@ -161,12 +161,10 @@ class Pipeline:
         if not self._turn.acquire(timeout=seconds):
             raise ServiceError("the sinks have not confirmed the matches of a replayed dead letter; you can try again")
         try:
-            try:
-                self._drain(deadline)
-                yield
-            finally:
-                self.reading.resume()
+            self._drain(deadline)
+            yield
         finally:
+            self.reading.resume()
             self._turn.release()
 
     def _drain(self, deadline: float) -> None:

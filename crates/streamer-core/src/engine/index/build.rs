@@ -30,6 +30,7 @@ use crate::engine::verify::store::{Store, element_mode, flags};
 use crate::subscriptions::normal_form::{Mode, Path};
 use crate::value::{Kind, ScalarRef, Seed};
 use std::collections::{HashMap, HashSet};
+use std::iter::repeat_n;
 
 /// How deep buckets nest; so deep is the recursion of a query and of this builder.
 const DEEPEST: u32 = 12;
@@ -346,11 +347,11 @@ impl<'s> Builder<'s> {
                 if let Some((from, to)) = cuts {
                     let (class, _) = class_of(&atom.view);
                     let cuts = keys.cuts.entry((path, class)).or_default();
-                    from.into_iter().chain(to).for_each(|cut| cuts.extend(std::iter::repeat_n(cut, times)));
+                    cuts.extend(from.into_iter().chain(to).flat_map(|cut| repeat_n(cut, times)));
                 }
                 if let AtomView::Strings(from, to) = atom.view {
                     let texts = keys.texts.entry(path).or_default();
-                    from.into_iter().chain(to).for_each(|text| texts.extend(std::iter::repeat_n(text, times)));
+                    texts.extend(from.into_iter().chain(to).flat_map(|text| repeat_n(text, times)));
                 }
             }
         }
@@ -508,8 +509,8 @@ impl<'s> Builder<'s> {
     }
 
     /// Append to *shares* for which share of values each open clause of an item holds; return the clause that it is filed under in buckets.
-    /// None if a clause holds for a small share: to look at what that brings up costs little. *known* are the share of each clause, and
-    /// how many conjunctions its atoms bring up.
+    /// None if a clause holds for a small share of values, because then few candidates remain. *known* has the share of each clause, and how
+    /// many conjunctions have one of its atoms.
     fn unselective(
         &self,
         item: &Item,

@@ -24,15 +24,20 @@ pub struct Plan {
     pub cost: CostClass,
 }
 
-/// The most conditions that a plan has in words, and by which effort is estimated: of all alternatives together.
-pub(super) const MOST_CONDITIONS: usize = 10_000;
+/// The most conditions of all alternatives together that a plan has in words, and by which effort is estimated.
+const MOST_CONDITIONS: usize = 10_000;
+
+/// How many of them one alternative has at most.
+pub(super) fn most_conditions(form: &NormalForm) -> usize {
+    (MOST_CONDITIONS / form.conjunctions.len().max(1)).max(1)
+}
 
 /// Plan a subscription by its normal form.
 pub fn plan(form: &NormalForm) -> Plan {
     let pairs: Vec<String> = form.verify.iter().flat_map(|verify| pairs(verify)).collect();
-    let most = MOST_CONDITIONS / form.conjunctions.len().max(1);
+    let most = most_conditions(form);
     let in_words = |clauses: &[Clause]| {
-        let more = clauses.len().saturating_sub(most.max(1));
+        let more = clauses.len().saturating_sub(most);
         let more_in_words = (more > 0).then(|| format!("not evaluated: too costly: {more} more conditions"));
         let clauses = clauses[..clauses.len() - more].iter().map(ToString::to_string);
         clauses.chain(more_in_words).chain(pairs.iter().cloned()).collect()

@@ -4,7 +4,7 @@
 //!  country == "DE" && amount - data.rebate > 50     data.country: "DE"    data.rebate: any    ...    then its program
 //! ```
 
-use crate::engine::index::plan::MOST_CONDITIONS;
+use crate::engine::index::plan::most_conditions;
 use crate::subscriptions::normal_form::{Atom, Clause, Conjunction, Mode, NormalForm, Range};
 use crate::subscriptions::topics::TopicWord;
 use crate::value::{Kind, Scalar, Value};
@@ -51,7 +51,7 @@ impl Rest {
     }
 }
 
-/// Return the conditions of each alternative that can match, the first ones if there are very many; *is_exact*: clauses
+/// Return the conditions of each alternative that can match, or the first ones of very many. *is_exact*: whether clauses
 /// express all of its CEL.
 pub fn selective(form: &NormalForm, is_exact: bool) -> Vec<Selective> {
     let possible =
@@ -77,8 +77,7 @@ fn one(conjunction: &Conjunction, form: &NormalForm, is_exact: bool) -> Selectiv
     let conditions = clauses.iter().filter(|clause| !missing(clause)).map(|clause| {
         (format!("{} {:?}", clause.path, clause.mode), clause.atoms.iter().map(|atom| select(clause.mode, atom)).collect())
     });
-    let most = MOST_CONDITIONS / form.conjunctions.len().max(1);
-    Selective { conditions: conditions.take(most.max(1)).collect(), rest }
+    Selective { conditions: conditions.take(most_conditions(form)).collect(), rest }
 }
 
 /// Whether an index decides only a part of an atom.

@@ -381,10 +381,8 @@ impl EngineState {
         let before = version.partitions.count();
         let name = partition.name.clone();
         let hash = name.hash(&self.seed);
-        let share_of_old = version
-            .partitions
-            .get(hash, &name.tenant, &name.collection)
-            .and_then(|share_of_old| share_of_old.present().share.clone());
+        let share_of_old =
+            version.partitions.get(hash, &name.tenant, &name.collection).and_then(|old| old.present().share.clone());
         // A partition in a file gets its own when it is opened.
         let share = if partition.section.is_some() { None } else { share_of_old.or_else(|| Share::within(&self.shares)) };
         let (is_any_tenant, is_any_collection) = (*name.tenant == *"*", *name.collection == *"*");
