@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import pickle
@@ -345,6 +346,23 @@ def test_no_function_is_called_when_the_time_is_up(monkeypatch: pytest.MonkeyPat
     assert (stopped.reason, len(called)) == ("budget", 10)
     # One that nothing follows is not lost, however long it takes.
     assert outcome("slow(5000) && data.l.size() == 1", {"l": [1]}, slow=slow).verdict is Verdict.TRUE
+
+
+def test_the_time_of_a_collection_of_all_objects_is_not_the_expressions(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("streamer.cel_eval.portable.clock", clock)
+
+    def younger() -> bool:
+        return gc.collect(1) >= 0
+
+    def pause(generation: int) -> bool:
+        gc.collect(generation)
+        clock.now += 5_000_000_000
+        return True
+
+    functions = {"younger": younger, "pause": pause}
+    assert outcome("younger() && pause(2) && younger()", {}, **functions).verdict is Verdict.TRUE
+    assert outcome("younger() && pause(1) && younger()", {}, **functions).reason == "budget"
 
 
 def test_an_expression_without_end_is_stopped_by_the_budget(engine: MakeEngine) -> None:
