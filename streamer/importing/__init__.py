@@ -31,7 +31,7 @@ __all__ = ["KINDS", "Imported", "import_rules"]
 KINDS: Final = {
     "cesql": "CloudEvents SQL expressions, one a line",
     "eventbridge": "rules of EventBridge: `list-rules`, CloudFormation, SAM, Terraform in JSON, or patterns",
-    "hasura": "boolean expressions of Hasura, in JSON",
+    "hasura": "boolean expressions of Hasura, or its metadata, in JSON or YAML",
     "jsonlogic": "rules of JSONLogic, in JSON",
     "mongo": "query filters of MongoDB, in JSON",
     "sns": "filter policies of SNS: subscriptions' attributes, CloudFormation, SAM, Terraform in JSON, or policies",

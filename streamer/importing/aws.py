@@ -17,14 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, final
 
 from streamer.errors import SubscriptionError
-from streamer.importing.rules import Rule, json_rules, parsed, parsed_sequence, wrapped_rule
+from streamer.importing.rules import Rule, is_yaml, json_rules, parsed, parsed_sequence, wrapped_rule
 from streamer.subscriptions.places import Place
 
 #: A resource of a configuration in JSON whose value is an expression, such as "${jsonencode({"source": ["aws.ec2"]})}".
 _ENCODED: Final = re.compile(r"\$\{\s*jsonencode\((.*)\)\s*\}", re.DOTALL)
 _INTERPOLATED: Final = re.compile(r"[$%]\{")
-#: A name in quotes at the beginning of a file, which only YAML has there.
-_QUOTED_NAME: Final = re.compile(r'\s*"(?:[^"\\]|\\.)*"\s*:')
 #: The members of a resource of a configuration that repeat it.
 _REPEATED: Final = ("count", "for_each")
 #: The reason why an expression of Terraform is refused.
@@ -108,7 +106,7 @@ def declared_rules(text: str, kind: Kind, translate: Callable[[Any], Mapping[str
     Raises:
         SubscriptionError: the file is neither JSON nor YAML, or is no template.
     """
-    if _is_yaml(text):
+    if is_yaml(text):
         from streamer.importing.template_yaml import read_template
 
         document = read_template(text)
@@ -196,11 +194,6 @@ def _later(translate: Callable[[Any], Mapping[str, Any]], declared: Declared) ->
         return translate(declared)
 
     return translated
-
-
-def _is_yaml(text: str) -> bool:
-    start = text.lstrip()[:1]
-    return start not in ("", "{", "[", '"') or _QUOTED_NAME.match(text) is not None
 
 
 def _declarations(document: Any, kind: Kind) -> Iterator[tuple[str, Declared]] | None:

@@ -2,6 +2,8 @@
 
 {"status": {"_eq": "paid"}, "amount": {"_gt": 100}}     two filters
 {"_not": {"status": {"_eq": "paid"}}}                   another text; not null, as in SQL
+- table: {schema: public, name: orders}                 metadata, in YAML or JSON: hasura_metadata.py
+  select_permissions: [..]
 
 Each is a condition of PostgreSQL on the columns of the row, which is `data` (postgres.py).
 """
@@ -9,13 +11,16 @@ Each is a condition of PostgreSQL on the columns of the row, which is `data` (po
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 from streamer.errors import SubscriptionError
+from streamer.importing.aws import refuse_unresolved
 from streamer.importing.bounds import check_size
 from streamer.importing.conditions import Path, subscription_parts
+from streamer.importing.hasura_metadata import permission_rules
 from streamer.importing.postgres import Truth, both, either, is_null, like, matches, negated, one_of, ordered
-from streamer.importing.rules import Rule, json_rules
+from streamer.importing.rules import Rule, is_yaml, json_rules, parsed, wrapped_rule
 
 _LOGIC: Final = ("_and", "_or", "_not", "_exists")
 _ORDERS: Final = {"_gt": ">", "_gte": ">=", "_lt": "<", "_lte": "<="}
@@ -32,13 +37,27 @@ _TEXTS: Final[Mapping[str, Callable[[Path, str, str], Truth]]] = {
 
 
 def rules(text: str) -> Iterator[Rule]:
-    """Yield the boolean expressions of a file."""
-    return json_rules(text, _translate)
+    """Return the boolean expressions of a file, or the select permissions of metadata.
+
+    Raises:
+        SubscriptionError: the file is neither JSON nor YAML.
+    """
+    document: Any = None
+    if is_yaml(text):
+        from streamer.importing.template_yaml import read_template
+
+        document = read_template(text)
+        return permission_rules(document, _translate) or iter([wrapped_rule("", document, _translate)])
+    # A file with an expression a line is no document.
+    with suppress(SubscriptionError):
+        document = parsed(text)
+    return permission_rules(document, _translate) or json_rules(text, _translate)
 
 
-def _translate(rule: Any) -> Mapping[str, Any]:
+def _translate(rule: Any, place: str = "") -> Mapping[str, Any]:
+    refuse_unresolved(rule, place)
     check_size(rule)
-    return subscription_parts(_expression(rule, "").true)
+    return subscription_parts(_expression(rule, place).true)
 
 
 def _expression(rule: Any, place: str) -> Truth:
@@ -77,7 +96,7 @@ def _operator(path: Path, op: str, operand: Any, place: str) -> Truth:
         for index, each in enumerate(operand):
             _check_scalar(each, f"{place}[{index}]")
         return one_of(path, operand, place) if word == "_in" else negated(one_of(path, operand, place))
-    if not word.startswith("_"):
+    if not word.startswith("_") or word in _LOGIC:
         _refuse("relationships and JSON cannot be translated: an event has only the columns of its row", place)
     if word in ("_eq", "_ne", "_neq"):
         _check_scalar(operand, place)

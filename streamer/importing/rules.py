@@ -23,6 +23,8 @@ Translate: TypeAlias = Callable[[Any], Mapping[str, Any]]
 #: The member of an object that contains a rule; the other members are those of the subscription.
 RULE: Final = "rule"
 _SPACES: Final = re.compile(r"[ \t\r\n]*")
+#: A name in quotes at the beginning of a file, which only YAML has there.
+_QUOTED_NAME: Final = re.compile(r'\s*"(?:[^"\\]|\\.)*"\s*:')
 
 
 @final
@@ -70,6 +72,12 @@ def text_rules(text: str, translate: Translate, *, comment: str) -> Iterator[Rul
     for number, line in _lines(text):
         if not line.startswith(comment):
             yield _line_rule(number, line, translate, parse=line.startswith("{"))
+
+
+def is_yaml(text: str) -> bool:
+    """Return whether a file whose rules are JSON is in YAML, by its first characters."""
+    start = text.lstrip()[:1]
+    return start not in ("", "{", "[", '"') or _QUOTED_NAME.match(text) is not None
 
 
 def parsed(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Templates of CloudFormation and SAM in YAML, read in bounded work.
+"""Templates of CloudFormation and SAM, and metadata of Hasura, in YAML: read in bounded work.
 
 EventPattern: {source: [!Ref Source]}        {"EventPattern": {"source": [{"Ref": "Source"}]}}
 
@@ -34,7 +34,7 @@ def read_template(text: str) -> Any:
         SubscriptionError: it is not YAML, or exceeds the bounds; `place` is the line and column.
     """
     if len(text) > MAX_CHARACTERS:
-        raise SubscriptionError(f"longer than {MAX_CHARACTERS:,} characters. Import the template in JSON")
+        raise SubscriptionError(f"longer than {MAX_CHARACTERS:,} characters. Import it in JSON")
     try:
         return yaml.load(text, _Loader)  # the loader is a safe one
     except yaml.MarkedYAMLError as error:
