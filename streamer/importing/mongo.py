@@ -11,6 +11,7 @@ they are also true if the field is missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -53,13 +54,22 @@ _TYPES: Final[Mapping[str | int, str]] = {
 }  # fmt: skip
 #: A date in an event of the format `mongodb`.
 _DATE: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"
+#: The beginning of a query as it is typed into MongoDB's shell: `db.orders.find({status: 'paid'})`, or its argument.
+_SHELL: Final = re.compile(r"\s*(?:db\b|\[?\s*\{\s*['\w$])")
 
 
 def rules(text: str) -> Iterator[Rule]:
-    """Yield the query filters, or the pipelines, of a file."""
+    """Yield the query filters, or the pipelines, of a file.
+
+    Raises:
+        SubscriptionError: the file is in JavaScript.
+    """
     try:
         document = parsed(text)
     except SubscriptionError:
+        if _SHELL.match(text):
+            reason = "expected JSON, not JavaScript. Print the query as JSON in the shell: EJSON.stringify({status: 'paid'})"
+            raise SubscriptionError(reason) from None
         document = None
     if _is_pipeline(document):
         yield Rule("", lambda: _translate(document))

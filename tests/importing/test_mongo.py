@@ -367,3 +367,18 @@ def test_a_query_without_an_exact_translation_is_refused_with_its_place(query: A
 def test_a_hostile_query_is_an_error(text: str) -> None:
     with pytest.raises(StreamerError):
         import_rules("mongo", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "db.orders.find({status: 'paid'})",
+        "{ status: 'paid' }",
+        "{ 'status': 'paid' }\n{ 'status': 'open' }",
+        "{ $or: [{ a: 1 }] }",
+        "[\n  { $match: { 'fullDocument.a': 1 } }\n]",
+    ],
+)
+def test_a_query_of_the_shell_is_one_error_that_names_the_way_out(text: str) -> None:
+    with pytest.raises(StreamerError, match=r"not JavaScript\. Print the query as JSON in the shell: EJSON\.stringify"):
+        import_rules("mongo", text, on_error="skip")
