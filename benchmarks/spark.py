@@ -74,7 +74,7 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true",
 }
 #: What a worker is asked.
-ASKED = Pass("value", (), False, "matches", False, streamer.BACKEND)
+REQUEST = Pass("value", (), False, "matches", False, streamer.BACKEND)
 #: Events that there are, about.
 YEAR = 690_000
 ROUNDS = 5
@@ -136,8 +136,8 @@ def swallow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def rows_of_matches(engine: streamer.Engine, batches: Sequence[pa.Array]) -> bytes:
     """Return the rows of the batch with the most matches, as a worker gives them, as an Arrow stream."""
     most = max(batches, key=lambda batch: engine.match_arrow(batch).matches.num_rows)
-    given, result = pa.record_batch({"value": most}), engine.match_arrow(most)
-    rows = matches(ASKED, Output(ASKED, given.schema), given, result.matches, result.events)
+    rows_of_events, result = pa.record_batch({"value": most}), engine.match_arrow(most)
+    rows = matches(REQUEST, Output(REQUEST, rows_of_events.schema), rows_of_events, result.matches, result.events)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
@@ -192,16 +192,16 @@ def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     if not expected:
         raise WrongMatches("no matches at all")
     for name, frame in (("broadcast", broadcast), ("cogroup", cogrouped), ("shuffled", shuffled), ("grouped", grouped)):
-        if (found := frame.count()) != expected:
-            raise WrongMatches(f"{name}: {found} matches instead of {expected}")
+        if (counted := frame.count()) != expected:
+            raise WrongMatches(f"{name}: {counted} matches instead of {expected}")
     ready = rows_of_matches(engine, batches[:: max(1, len(batches) // 10)])
     texts = spark.createDataFrame([(json.dumps(each.to_dict()),) for each in engine.subscriptions()], "text string").persist()
     texts.count()
     options: dict[str, Any] = {}
-    chosen = choose(events, "value", ())
-    prepared = prepare(chosen, texts, options, all_sent, streamer.BACKEND)
+    choice = choose(events, "value", ())
+    prepared = prepare(choice, texts, options, all_sent, streamer.BACKEND)
     routed = events.mapInArrow(
-        route(ASKED, prepared.options, prepared.parts.name, prepared.salts, prune=True, in_place=prepared.in_place),
+        route(REQUEST, prepared.options, prepared.parts.name, prepared.salts, prune=True, in_place=prepared.in_place),
         "first bigint, salts bigint, body binary",
     )
     ways: dict[str, Callable[[], object]] = {
@@ -211,7 +211,7 @@ def whole(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
         "identity": lambda: throw_away(events.mapInArrow(identity, "value binary")),
         "answer": lambda: throw_away(events.mapInArrow(answering(ready, size.events, expected), broadcast.schema)),
         "broadcast": lambda: throw_away(broadcast),
-        "prepare": lambda: prepare(chosen, texts, options, CogroupOptions(), streamer.BACKEND),
+        "prepare": lambda: prepare(choice, texts, options, CogroupOptions(), streamer.BACKEND),
         "routing": lambda: throw_away(routed),
         "cogroup": lambda: throw_away(cogrouped),
         "shuffled": lambda: throw_away(shuffled),
@@ -307,12 +307,12 @@ def by_hand(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
         if event.get("collection") != "flights":
             return []
         data = event.get("data") or {}
-        found = []
+        ids = []
         for id_, carrier, flight, delay in wanted:
             late = data.get("dep_delay")
             if data.get("carrier") == carrier and data.get("flight") == flight and late is not None and late > delay:
-                found.append(id_)
-        return found
+                ids.append(id_)
+        return ids
 
     subscriptions = spark.createDataFrame(wanted, "id string, carrier string, flight int, delay int").persist()
     subscriptions.count()
@@ -343,8 +343,8 @@ def by_hand(spark: SparkSession, size: Size, folder: Path) -> Iterator[str]:
     }
     for name, (count, _) in list(ways.items())[2:]:
         expected = match_events(few[count], engine, strategy="broadcast").matches.count()
-        if (found := ways[name][1].count()) != expected:
-            raise WrongMatches(f"{name}: {found} matches instead of {expected}")
+        if (counted := ways[name][1].count()) != expected:
+            raise WrongMatches(f"{name}: {counted} matches instead of {expected}")
     took = seconds({name: lambda frame=frame: throw_away(frame) for name, (_, frame) in ways.items()}, min(size.rounds, 3))  # type: ignore[misc]
     each = {name: min(times) / ways[name][0] for name, times in took.items()}
     for name in ways:
@@ -387,8 +387,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     finally:
         spark.stop()
     if options.record:
-        told = ", ".join(f"`{name}={value}`" for name, value in settings.items()) or "as it comes"
-        print(Record("spark-plain" if options.plain else "spark", began, f"{ABOUT} Spark's settings: {told}.").write(lines))
+        shown = ", ".join(f"`{name}={value}`" for name, value in settings.items()) or "as it comes"
+        print(Record("spark-plain" if options.plain else "spark", began, f"{ABOUT} Spark's settings: {shown}.").write(lines))
 
 
 if __name__ == "__main__":

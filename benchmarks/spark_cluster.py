@@ -47,7 +47,7 @@ def standalone(folder: Path, *, memory: str = "600m") -> Iterator[str]:
 
     with ExitStack() as stack:
 
-        def start(name: str, command: list[str], told: str) -> str:
+        def start(name: str, command: list[str], pattern: str) -> str:
             log = folder / f"{name}.log"
             with log.open("w") as out:
                 words = [os.path.join(home, "bin", "spark-class"), *command]
@@ -55,11 +55,11 @@ def standalone(folder: Path, *, memory: str = "600m") -> Iterator[str]:
             stack.callback(daemon.wait)
             stack.callback(daemon.terminate)
             deadline = time.monotonic() + _PATIENCE
-            while (found := re.search(told, log.read_text())) is None:
+            while (line := re.search(pattern, log.read_text())) is None:
                 if time.monotonic() > deadline or daemon.poll() is not None:
                     raise RuntimeError(f"{name} did not start: {log.read_text()[-1000:]}")
                 time.sleep(0.2)
-            return found[0]
+            return line[0]
 
         master = start("master", [f"{_DEPLOY}.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"], _MASTER)
         for host in WORKERS:

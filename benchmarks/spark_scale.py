@@ -50,7 +50,7 @@ COMPILED_BYTES: Final = 110
 #: for each of these that an event has matched.
 WORKER_BYTES: Final = {"broadcast": 45e6, "cogroup": 76e6}
 BATCHES: Final = {"broadcast": 1, "cogroup": 2}
-HELD_BYTES: Final = {"broadcast": 480, "cogroup": 1750}
+STORED_BYTES: Final = {"broadcast": 480, "cogroup": 1750}
 MATCHED_BYTES: Final = {"broadcast": 470, "cogroup": 0}
 #: Rows of a batch, as Spark hands them to Python.
 BATCH_ROWS: Final = 10_000
@@ -163,7 +163,7 @@ def cogroup(
     )
 
 
-def held_by_one(size: Size, strategy: str, subscriptions_per_task: int = 200_000) -> float:
+def stored_by_one(size: Size, strategy: str, subscriptions_per_task: int = 200_000) -> float:
     """Count the subscriptions that a worker has open at once: of broadcast all, if it meets every collection."""
     if strategy == "broadcast":
         return size.subscriptions
@@ -173,10 +173,10 @@ def held_by_one(size: Size, strategy: str, subscriptions_per_task: int = 200_000
 
 def _worker(size: Size, data: Data, strategy: str, subscriptions_per_task: int = 200_000) -> float:
     batch = min(BATCH_ROWS, size.events) * data.event_bytes
-    held = held_by_one(size, strategy, subscriptions_per_task)
+    stored = stored_by_one(size, strategy, subscriptions_per_task)
     # Each interesting event matches one subscription, any of those of its collection.
-    matched = held * (1 - math.exp(-size.events * size.interesting / size.subscriptions))
-    each = HELD_BYTES[strategy] * held + MATCHED_BYTES[strategy] * matched
+    matched = stored * (1 - math.exp(-size.events * size.interesting / size.subscriptions))
+    each = STORED_BYTES[strategy] * stored + MATCHED_BYTES[strategy] * matched
     return WORKER_BYTES[strategy] + BATCHES[strategy] * batch + each
 
 
@@ -219,8 +219,8 @@ def events(size: Size) -> Iterator[tuple[bytes, bool]]:
 def made(size: Size, folder: Path) -> Data:
     """Write events, subscriptions and their snapshot, where they are not there already."""
     place = folder / f"{size.events}-{size.subscriptions}-{size.collections}"
-    told = place / "made.json"
-    if not told.exists():
+    marker = place / "made.json"
+    if not marker.exists():
         (place / "events").mkdir(parents=True, exist_ok=True)
         each = events(size)
         matches = 0
@@ -234,13 +234,13 @@ def made(size: Size, folder: Path) -> Data:
         engine = streamer.Engine()
         engine.add_jsonl(place / "subscriptions.jsonl")
         engine.save(place / "subscriptions.snapshot")
-        told.write_text(json.dumps({"matches": matches}))
+        marker.write_text(json.dumps({"matches": matches}))
     total = sum(file.stat().st_size for file in (place / "events").iterdir())
     return Data(
         place,
         event_bytes=total / size.events - 1,
         subscription_bytes=(place / "subscriptions.jsonl").stat().st_size / size.subscriptions - 1,
-        matches=json.loads(told.read_text())["matches"],
+        matches=json.loads(marker.read_text())["matches"],
     )
 
 
@@ -270,14 +270,14 @@ def measured(spark: SparkSession, size: Size, data: Data, strategy: str, base: i
     from streamer.spark import match_events
     from streamer.spark.job.watch import Watch
 
-    given = spark.read.text(str(data.events))
+    source = spark.read.text(str(data.events))
     texts: DataFrame | str = str(data.snapshot) if strategy == "broadcast" else spark.read.text(str(data.lines))
     began = time.perf_counter()
     with Watch(spark, timed="") as watch:
         with watch.phase("looking"):
-            found = match_events(given, texts, strategy=strategy).matches  # type: ignore[arg-type]
+            result = match_events(source, texts, strategy=strategy).matches  # type: ignore[arg-type]
         with watch.phase("matching"):
-            count = found.count()
+            count = result.count()
         took = time.perf_counter() - began
         stages = [stage for stage in watch.stages() if stage.name == "matching"]
     if count != data.matches:
@@ -313,9 +313,9 @@ def wrong(size: Size, predicted: Figures, took: Figures) -> Iterator[str]:
         "worker_bytes": 0.0,
     }
     for name, more in allowed.items():
-        told, seen = getattr(predicted, name), getattr(took, name)
-        if abs(told - seen) > FIFTH * seen + more:
-            yield f"{size.events:,} x {size.subscriptions:,}: {name} {seen:,.0f} instead of {told:,.0f}"
+        wanted, measurement = getattr(predicted, name), getattr(took, name)
+        if abs(wanted - measurement) > FIFTH * measurement + more:
+            yield f"{size.events:,} x {size.subscriptions:,}: {name} {measurement:,.0f} instead of {wanted:,.0f}"
     if predicted.rate and took.rate and took.rate < (1 - FIFTH) * predicted.rate:
         yield f"{size.events:,} x {size.subscriptions:,}: {took.rate:,.0f} events/s, after {predicted.rate:,.0f} at half the size"
 
@@ -394,16 +394,16 @@ def run(data: dict[Size, Data], scratch: Path, failed: list[str], *, smoke: bool
                 base = resident(spark)
                 yield f"| | | {strategy} | {place} | imports | | | | | {base / 1e6:,.1f} | |"
                 rate: float | None = None
-                for size, given in data.items():
-                    took = measured(spark, size, given, strategy, base)
-                    predicted = replace(predict(size, given, cores=2), rate=rate)
+                for size, source in data.items():
+                    took = measured(spark, size, source, strategy, base)
+                    predicted = replace(predict(size, source, cores=2), rate=rate)
                     rate = None if smoke else took.rate
                     yield line(size, strategy, place, "predicted", predicted)
                     yield line(size, strategy, place, "measured", took)
                     failed += [f"{strategy} on {place}, {each}" for each in wrong(size, predicted, took)]
-    given = list(data.values())[-1]
+    source = list(data.values())[-1]
     for strategy, predict in predicts.items():
-        yield line(FAR, strategy, "1,000 cores", "predicted", predict(FAR, given, cores=1_000))
+        yield line(FAR, strategy, "1,000 cores", "predicted", predict(FAR, source, cores=1_000))
 
 
 @contextmanager

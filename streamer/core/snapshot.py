@@ -217,7 +217,7 @@ def visible_to(collections: Iterable[tuple[str, str]] | None) -> set[tuple[str, 
     return wanted
 
 
-def chosen(directory: Directory, collections: Iterable[tuple[str, str]] | None) -> list[int]:
+def sections_of(directory: Directory, collections: Iterable[tuple[str, str]] | None) -> list[int]:
     """Return the positions of the sections that events of *collections* can match, including those for `*`; None for all."""
     return named(directory, visible_to(collections))
 

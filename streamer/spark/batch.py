@@ -34,7 +34,7 @@ from streamer.events.format_options import with_options
 from streamer.events.layout import EventLayout, FormatName, layout_of
 from streamer.sizes import format_size
 from streamer.spark import broadcast, cogroup, files, members, schema, tables
-from streamer.spark.call import Given, Subscriptions
+from streamer.spark.call import Call, Subscriptions
 from streamer.spark.compat import is_frame
 from streamer.spark.result import SparkMatches
 from streamer.spark.worker import COUNTS, EVENT, Pass
@@ -130,9 +130,9 @@ def match_events(
     members.check_extra(extra)
     if isinstance(events, str):
         events = tables.active(events)
-    chosen = schema.choose(events, event_col, keep)
+    choice = schema.choose(events, event_col, keep)
     spark = events.sparkSession
-    asked = Pass(
+    request = Pass(
         EVENT, tuple(keep), keep_event, "all", on_error == "fail", backend or _backend.BACKEND, batch_size, files.gone(spark)
     )
     options = engine_options.pop("format_options", None)
@@ -142,32 +142,32 @@ def match_events(
         raise TypeError(f"subscription_col: only a DataFrame has columns, not {type(subscriptions).__name__}")
     if is_frame(subscriptions):
         subscriptions = members.texts_of(subscriptions, subscription_col, extra)
-    given = Given.of(spark, subscriptions, engine_options)
-    way, reason = _choose(given, strategy, broadcast_bytes)
+    call = Call.of(spark, subscriptions, engine_options)
+    way, reason = _choose(call, strategy, broadcast_bytes)
     logger.info("match_events: %s, because %s", way, reason)
     version = None
     if way == "broadcast":
-        shipped = given.ship(prune=bool(prune))
-        plan, version, close = partial(broadcast.plan, shipped, chosen), shipped.digest, partial(shipped.take_back, spark)
+        shipped = call.ship(prune=bool(prune))
+        plan, version, close = partial(broadcast.plan, shipped, choice), shipped.digest, partial(shipped.take_back, spark)
     else:
         numbers = cogroup_options or cogroup.CogroupOptions()
         if prune is not None or grouped:
             numbers = replace(numbers, prune=bool(prune))
-        prepared = cogroup.prepare(chosen, given.texts(), given.options, numbers, asked.backend, grouped=grouped)
-        plan, close = partial(cogroup.plan, prepared, chosen), partial(prepared.take_back, spark)
+        prepared = cogroup.prepare(choice, call.texts(), call.options, numbers, request.backend, grouped=grouped)
+        plan, close = partial(cogroup.plan, prepared, choice), partial(prepared.take_back, spark)
     observe = None
     if observation is not None:
         sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in COUNTS]
         observe = methodcaller("observe", observation, *sums)
     return SparkMatches(
-        lambda want: plan(replace(asked, want=want)),
+        lambda want: plan(replace(request, want=want)),
         observe,
         close,
         keep_event=keep_event,
         strategy=way,
         reason=reason,
         version=version,
-        layout=Options.checked(**given.options).layout,
+        layout=Options.checked(**call.options).layout,
     )
 
 
@@ -186,11 +186,11 @@ def _check_choices(strategy: Strategy, on_error: OnError, backend: _backend.Back
         raise BackendError("backend='native', but the driver has no native core, which checks the subscriptions")
 
 
-def check_options(given: Iterable[str]) -> None:
+def check_options(names: Iterable[str]) -> None:
     """Refuse names that are options neither of `match_events` nor of `Engine`. Raises TypeError."""
     of_call = [name for name, each in signature(match_events).parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
     known = [*of_call, *signature(Engine).parameters]
-    for name in given:
+    for name in names:
         if name not in known:
             near = get_close_matches(name, known, 1)
             raise TypeError(
@@ -198,17 +198,17 @@ def check_options(given: Iterable[str]) -> None:
             )
 
 
-def _choose(given: Given, strategy: Strategy, most: int) -> tuple[Literal["broadcast", "cogroup"], str]:
+def _choose(call: Call, strategy: Strategy, most: int) -> tuple[Literal["broadcast", "cogroup"], str]:
     # An event goes to the worker of its tenant and collection, and the changes of a record may have several.
-    is_apart = Options.checked(**given.options).layout.has_changes
+    is_apart = Options.checked(**call.options).layout.has_changes
     if is_apart and strategy == "cogroup":
         raise ConfigError("expected 'broadcast' or 'auto': cogroup cannot match records with several changes", place="strategy")
     if strategy != "auto":
         return strategy, "you chose it"
     if is_apart:
         return "broadcast", "a record may have several changes"
-    size, what = given.size()
-    if isinstance(given.source, Engine):
+    size, what = call.size()
+    if isinstance(call.source, Engine):
         return "broadcast", what
     if size <= most:
         return "broadcast", f"{what} has {format_size(size)} of subscriptions, of at most {format_size(most)}"

@@ -35,7 +35,7 @@ from streamer.errors import SnapshotError
 from streamer.locks import Lock
 from streamer.spark import schema
 from streamer.spark.cogroup_worker import LEASE, sieve
-from streamer.spark.files import Kept, carry, keep, new_file, release
+from streamer.spark.files import StoredFile, carry, keep, new_file, release
 from streamer.spark.functions import Carried, check
 from streamer.spark.functions import carried as carried_functions
 from streamer.spark.parts import Writer, label
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Held:
+class Copy:
     """A verified copy of a snapshot, in a directory that only this process writes.
 
     Attributes:
@@ -59,7 +59,7 @@ class Held:
     """
 
     directory: Directory
-    file: Kept
+    file: StoredFile
     bytes: int
 
 
@@ -70,7 +70,7 @@ class Broadcast:
 
     Attributes:
         digest: digest of the contents, options included.
-        held: the copy that Spark carries.
+        copy: the copy that Spark carries.
         subscriptions: number of subscriptions.
         bytes: size of the file in bytes.
         options: options of `Engine`, for reading events.
@@ -79,31 +79,31 @@ class Broadcast:
     """
 
     digest: str
-    held: Held
+    copy: Copy
     subscriptions: int
     bytes: int
     options: dict[str, Any]
-    guards: Kept | None = None
+    guards: StoredFile | None = None
     functions: Carried | None = None
 
     @property
     def name(self) -> str:
         """The name of its file, among the files that Spark carries."""
-        return self.held.file.name
+        return self.copy.file.name
 
     def take_back(self, spark: SparkSession) -> None:
         """Release the files of this job; those without another use are removed, as far as Spark allows it."""
-        release(spark, self.held.file, self.guards)
+        release(spark, self.copy.file, self.guards)
 
 
 #: The copies of this process, by digest: one for equal contents, for as long as it is in use.
-_HELD: Final[WeakValueDictionary[str, Held]] = WeakValueDictionary()
+_COPIES: Final[WeakValueDictionary[str, Copy]] = WeakValueDictionary()
 #: The filters of each copy.
-_GUARDS: Final[WeakKeyDictionary[Held, Kept]] = WeakKeyDictionary()
+_GUARDS: Final[WeakKeyDictionary[Copy, StoredFile]] = WeakKeyDictionary()
 _LOCK: Final = Lock()
 
 
-def hold(source: Engine | str | os.PathLike[str]) -> Held:
+def copy_of(source: Engine | str | os.PathLike[str]) -> Copy:
     """Copy a snapshot of this machine, or make one of an engine's current state, and verify the copy.
 
     An existing copy is reused.
@@ -115,7 +115,7 @@ def hold(source: Engine | str | os.PathLike[str]) -> Held:
     """
     if not isinstance(source, Engine):
         source = on_driver(source)
-        if (known := _HELD.get(read_directory(source).digest)) is not None:
+        if (known := _COPIES.get(read_directory(source).digest)) is not None:
             return known
     path = new_file()
     try:
@@ -125,11 +125,11 @@ def hold(source: Engine | str | os.PathLike[str]) -> Held:
             shutil.copyfile(source, path)
         directory = verify(path)
         with _LOCK:
-            if (held := _HELD.get(directory.digest)) is None:
+            if (copy := _COPIES.get(directory.digest)) is None:
                 size = path.stat().st_size
-                kept = keep(path, "snapshot")
-                held = _HELD[directory.digest] = Held(replace(directory, path=str(kept.path)), kept, size)
-            return held
+                stored = keep(path, "snapshot")
+                copy = _COPIES[directory.digest] = Copy(replace(directory, path=str(stored.path)), stored, size)
+            return copy
     except SnapshotError as error:
         # The message names the given file, not its copy.
         named = "" if isinstance(source, Engine) else os.fspath(source)
@@ -139,20 +139,20 @@ def hold(source: Engine | str | os.PathLike[str]) -> Held:
             path.unlink()
 
 
-def hold_any(spark: SparkSession, source: Engine | str | os.PathLike[str]) -> Held:
-    """Copy and verify a snapshot on any file system that Spark can read. Raises the errors of `hold` and `Storage`."""
+def copy_of_any(spark: SparkSession, source: Engine | str | os.PathLike[str]) -> Copy:
+    """Copy and verify a snapshot on any file system that Spark can read. Raises the errors of `copy_of` and `Storage`."""
     place = None if isinstance(source, Engine) else storage(spark, source)
     if place is None:
-        return hold(source)
+        return copy_of(source)
     with place.fetched() as path:
         try:
-            return hold(path)
+            return copy_of(path)
         except SnapshotError as error:
             raise SnapshotError(error.reason, path=place.text, place=error.place) from None
 
 
 def ship(
-    spark: SparkSession, source: Engine | Held | str | os.PathLike[str], *, prune: bool = False, functions: Carried | None = None
+    spark: SparkSession, source: Engine | Copy | str | os.PathLike[str], *, prune: bool = False, functions: Carried | None = None
 ) -> Broadcast:
     """Ship a snapshot to all workers of a session, classic or Connect. A snapshot that they have is not sent again.
 
@@ -168,34 +168,34 @@ def ship(
         ConfigError: a function cannot travel to the workers.
         OSError: the file cannot be read, or the copy cannot be written.
     """
-    held = source if isinstance(source, Held) else hold_any(spark, source)
-    directory = held.directory
+    copy = source if isinstance(source, Copy) else copy_of_any(spark, source)
+    directory = copy.directory
     if isinstance(source, Engine):
         functions = carried_functions(source._options.cel_functions)
     else:
         check(directory.path, functions)
-    guards = _guards(held, functions) if prune else None
-    file = carry(spark, held.file, held)
-    if file is not held.file:
-        held = _HELD[directory.digest] = replace(held, directory=replace(directory, path=str(file.path)), file=file)
+    guards = _guards(copy, functions) if prune else None
+    file = carry(spark, copy.file, copy)
+    if file is not copy.file:
+        copy = _COPIES[directory.digest] = replace(copy, directory=replace(directory, path=str(file.path)), file=file)
     if guards is not None:
-        guards = _GUARDS[held] = carry(spark, guards)
+        guards = _GUARDS[copy] = carry(spark, guards)
     options = {key: value for key, value in directory.engine_options().items() if key != "default"}
-    return Broadcast(directory.digest, held, directory.subscriptions, held.bytes, options, guards, functions)
+    return Broadcast(directory.digest, copy, directory.subscriptions, copy.bytes, options, guards, functions)
 
 
-def _guards(held: Held, functions: Carried | None) -> Kept:
+def _guards(copy: Copy, functions: Carried | None) -> StoredFile:
     """Return the filters of a snapshot, which are made once."""
     with _LOCK:
-        kept = _GUARDS.get(held)
-        if kept is None:
+        stored = _GUARDS.get(copy)
+        if stored is None:
             path = new_file()
             try:
-                _write_guards(path, held.directory, functions)
-                kept = _GUARDS[held] = keep(path, "guards")
+                _write_guards(path, copy.directory, functions)
+                stored = _GUARDS[copy] = keep(path, "guards")
             finally:
                 path.unlink(missing_ok=True)
-        return kept
+        return stored
 
 
 def _write_guards(path: Path, directory: Directory, functions: Carried | None) -> None:
@@ -208,11 +208,11 @@ def _write_guards(path: Path, directory: Directory, functions: Carried | None) -
             writer.add(section.tenant, section.collection, 0, section.subscriptions, guard)
 
 
-def plan(shipped: Broadcast, chosen: schema.Chosen, asked: Pass) -> DataFrame:
+def plan(shipped: Broadcast, choice: schema.Choice, request: Pass) -> DataFrame:
     """Plan one pass over events, static or streaming; no job is run."""
-    if asked.want == "rejected":
-        run = by_reading(asked, shipped.options)
+    if request.want == "rejected":
+        run = by_reading(request, shipped.options)
     else:
-        sifting = None if shipped.guards is None else sieve(asked, shipped.options, shipped.guards.name)
-        run = by_snapshot(asked, shipped.name, sifting, shipped.functions)
-    return chosen.given.mapInArrow(run, schema.result(asked, chosen))
+        sifting = None if shipped.guards is None else sieve(request, shipped.options, shipped.guards.name)
+        run = by_snapshot(request, shipped.name, sifting, shipped.functions)
+    return choice.events_frame.mapInArrow(run, schema.result(request, choice))

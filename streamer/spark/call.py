@@ -30,12 +30,12 @@ Subscriptions: TypeAlias = "DataFrame | Engine | str | os.PathLike[str]"
 
 @final
 @dataclass(frozen=True, slots=True)
-class Given:
+class Call:
     """Subscriptions in the caller's form, and the options of their engine."""
 
     spark: SparkSession
     #: A path leads to JSON lines; a DataFrame has the subscriptions in a column `text`.
-    source: DataFrame | Engine | broadcast.Held | Path | Storage
+    source: DataFrame | Engine | broadcast.Copy | Path | Storage
     options: dict[str, Any]
 
     @classmethod
@@ -54,9 +54,9 @@ class Given:
         if options.get("default") is not None:
             raise ConfigError("events of a DataFrame are JSON already", place="default")
         if isinstance(source, Engine):
-            held = {name: getattr(source._options, name) for name in source._options.__dataclass_fields__ if name != "default"}
-            _same(options, held, "the engine")
-            return cls(spark, source, _travelling(held))
+            stored = {name: getattr(source._options, name) for name in source._options.__dataclass_fields__ if name != "default"}
+            _same(options, stored, "the engine")
+            return cls(spark, source, _travelling(stored))
         if isinstance(source, str | os.PathLike):
             place: Path | Storage | None = storage(spark, source)
             if isinstance(place, Storage):
@@ -66,13 +66,13 @@ class Given:
                 with open(place, "rb") as file:
                     is_snapshot = file.read(len(MAGIC)) == MAGIC
             if is_snapshot:
-                copy = broadcast.hold_any(spark, source)
-                held = {name: value for name, value in copy.directory.engine_options().items() if name != "default"}
+                copy = broadcast.copy_of_any(spark, source)
+                stored = {name: value for name, value in copy.directory.engine_options().items() if name != "default"}
                 # Files never contain functions.
                 functions = options.pop("cel_functions", None)
-                _same(options, held, "the snapshot")
-                held["cel_functions"] = Functions(functions)
-                return cls(spark, copy, _travelling(held))
+                _same(options, stored, "the snapshot")
+                stored["cel_functions"] = Functions(functions)
+                return cls(spark, copy, _travelling(stored))
             Options.checked(**options)
             return cls(spark, place, _travelling(options))
         if not is_frame(source):
@@ -84,7 +84,7 @@ class Given:
         """Return the approximate size of the texts in bytes, and a description of the source."""
         if isinstance(self.source, Engine):
             return 0, "the engine is on the driver already"
-        if isinstance(self.source, broadcast.Held):
+        if isinstance(self.source, broadcast.Copy):
             return self.source.bytes, "the file"
         if isinstance(self.source, Path | Storage):
             size = self.source.stat().st_size if isinstance(self.source, Path) else self.source.stamp()[0]
@@ -98,7 +98,7 @@ class Given:
         source = self.source
         if isinstance(source, Engine):
             return source
-        if isinstance(source, broadcast.Held):
+        if isinstance(source, broadcast.Copy):
             engine = Engine.load(source.directory.path, cel_functions=self.options.get("cel_functions") or {})
         else:
             engine = Engine(**self.options)
@@ -114,15 +114,15 @@ class Given:
 
     def ship(self, *, prune: bool) -> broadcast.Broadcast:
         """Send the subscriptions to the workers as a snapshot. Raises SubscriptionError."""
-        source = self.source if isinstance(self.source, broadcast.Held) else self.engine()
+        source = self.source if isinstance(self.source, broadcast.Copy) else self.engine()
         return broadcast.ship(self.spark, source, prune=prune, functions=self.options.get("cel_functions"))
 
     def texts(self) -> DataFrame:
         """Return the subscriptions for `cogroup.prepare`, in a column `text`."""
-        source = broadcast.hold(self.source) if isinstance(self.source, Engine) else self.source
+        source = broadcast.copy_of(self.source) if isinstance(self.source, Engine) else self.source
         if isinstance(source, Path | Storage):
             return self.spark.read.text(str(source)).where("trim(value) != ''").withColumnRenamed("value", "text")
-        return cogroup.texts_of(self.spark, source) if isinstance(source, broadcast.Held) else source
+        return cogroup.texts_of(self.spark, source) if isinstance(source, broadcast.Copy) else source
 
 
 def _travelling(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,9 +133,9 @@ def _travelling(options: Mapping[str, Any]) -> dict[str, Any]:
     return options if functions is None else {**options, "cel_functions": functions}
 
 
-def _same(named: Mapping[str, Any], held: Mapping[str, Any], whose: str) -> None:
+def _same(named: Mapping[str, Any], stored: Mapping[str, Any], whose: str) -> None:
     """Refuse options that are not those under which the subscriptions were accepted."""
-    asked, kept = Options.checked(**{**held, **named}), Options.checked(**held)
+    requested, original = Options.checked(**{**stored, **named}), Options.checked(**stored)
     for name in named:
-        if getattr(asked, name) != getattr(kept, name):
+        if getattr(requested, name) != getattr(original, name):
             raise ConfigError(f"{whose} has another one", place=name)

@@ -77,7 +77,7 @@ def changes_of(
     # sees its own part.
     own = {"tenant": F.lit(tenant).cast("string"), "collection": F.lit(collection).cast("string")}
     own |= {f"{at}": column(name) for at, name in enumerate(names)}
-    given = feed.select(column(KIND), *commit, row, *(value.alias(f"{_KEY}{name}") for name, value in own.items()))
+    changes = feed.select(column(KIND), *commit, row, *(value.alias(f"{_KEY}{name}") for name, value in own.items()))
     as_key = F.concat_ws(",", *(F.col(f"{_KEY}{at}").cast("string") for at in range(len(names))))
 
     def event(kind: Column, after: Column, before: Column) -> Column:
@@ -94,10 +94,10 @@ def changes_of(
 
     is_before, is_after, is_delete = (F.coalesce(F.col(KIND) == word, F.lit(False)) for word in (BEFORE, AFTER, "delete"))
     # An unknown word of Delta becomes the type of the event, which is then rejected.
-    told = F.coalesce(F.col(KIND), F.lit("null"))
-    whole = given.where(~(is_before | is_after))
-    alone = whole.select(event(told, F.when(~is_delete, F.col(_ROW)), F.when(is_delete, F.col(_ROW))), *commit)
-    images = given.where(is_before | is_after).groupBy(VERSION, TIME, *(f"{_KEY}{name}" for name in own))
+    change_kind = F.coalesce(F.col(KIND), F.lit("null"))
+    whole = changes.where(~(is_before | is_after))
+    alone = whole.select(event(change_kind, F.when(~is_delete, F.col(_ROW)), F.when(is_delete, F.col(_ROW))), *commit)
+    images = changes.where(is_before | is_after).groupBy(VERSION, TIME, *(f"{_KEY}{name}" for name in own))
     paired = images.agg(
         F.first(F.when(is_before, F.col(_ROW)), ignorenulls=True).alias(BEFORE),
         F.first(F.when(is_after, F.col(_ROW)), ignorenulls=True).alias(AFTER),

@@ -52,33 +52,33 @@ from streamer import _backend
 from streamer.core.snapshot import read_directory, read_texts
 from streamer.errors import BulkSubscriptionError, StreamerError, SubscriptionError
 from streamer.spark import schema
-from streamer.spark.broadcast import Held
+from streamer.spark.broadcast import Copy
 from streamer.spark.cogroup_worker import (
     BODY,
     CHANGED,
     KEY,
     KIND_BITS,
     KINDS,
+    NOTE,
     PART,
     SALTED,
     SPLIT_SCHEMA,
-    TOLD,
     Salts,
     Split,
+    as_note,
     build_parts,
     build_snapshot,
     by_groups,
     carry_subscriptions,
     name_subscriptions,
+    of_note,
     route,
     split_subscriptions,
     splits_in,
-    told,
     touch,
-    untold,
 )
 from streamer.spark.compat import texts_frame
-from streamer.spark.files import Kept, carry, keep, new_file, release
+from streamer.spark.files import StoredFile, carry, keep, new_file, release
 from streamer.spark.parts import SALTS, Parts, Writer
 from streamer.spark.pregrouped import by_parts
 from streamer.spark.worker import EVENT, Pass, by_reading, by_snapshot, inner
@@ -153,11 +153,11 @@ class Prepared:
     texts: DataFrame
     options: dict[str, Any]
     numbers: CogroupOptions
-    parts: Kept
+    parts: StoredFile
     grouped: bool
     splits: tuple[Split, ...]
     in_place: frozenset[int] = frozenset()
-    snapshot: Kept | None = None
+    snapshot: StoredFile | None = None
     salts: Salts = field(default_factory=dict)
     touched: bytes = b""
 
@@ -166,15 +166,15 @@ class Prepared:
         release(spark, self.parts, self.snapshot)
 
 
-def texts_of(spark: SparkSession, held: Held) -> DataFrame:
+def texts_of(spark: SparkSession, copy: Copy) -> DataFrame:
     """Return the subscriptions of a snapshot in a column `text`."""
-    directory = held.directory
+    directory = copy.directory
     texts = [text.decode() for text in read_texts(directory, range(len(directory.sections)))]
     return texts_frame(spark, texts)
 
 
 def prepare(
-    chosen: schema.Chosen,
+    choice: schema.Choice,
     texts: DataFrame,
     options: dict[str, Any],
     numbers: CogroupOptions,
@@ -200,7 +200,7 @@ def prepare(
     if any(row["errors"] for row in large):
         _refuse_bad([row["error"] for row in named.where("error is not null").limit(MOST_ERRORS).collect()])
     twice = named.groupBy("id").count().where("count > 1").limit(MOST_ERRORS).collect()
-    _refuse_bad([told(SubscriptionError(f"its id is there {row['count']} times", subscription_id=row["id"])) for row in twice])
+    _refuse_bad([as_note(SubscriptionError(f"its id is there {row['count']} times", subscription_id=row["id"])) for row in twice])
     splits = tuple((row["tenant"], row["collection"], -(-row["count"] // numbers.subscriptions_per_task)) for row in large)
     placed = texts.mapInArrow(split_subscriptions(options, backend, splits), SPLIT_SCHEMA)
     fp_rate = numbers.fp_rate if numbers.prune else None
@@ -208,9 +208,9 @@ def prepare(
     prepared = Prepared(texts, options, numbers, parts, grouped, splits)
     if grouped:
         return prepared
-    asked = Pass(EVENT, (), False, "matches", False, backend)
-    counted = chosen.given.select(EVENT).mapInArrow(
-        touch(asked, options, parts.name, prune=numbers.prune), f"{PART} bigint, events bigint"
+    request = Pass(EVENT, (), False, "matches", False, backend)
+    counted = choice.events_frame.select(EVENT).mapInArrow(
+        touch(request, options, parts.name, prune=numbers.prune), f"{PART} bigint, events bigint"
     )
     touched = bytearray()
     hot: list[Hot] = []
@@ -219,19 +219,19 @@ def prepare(
     is_hot = F.col("events") > numbers.events_per_task
     where = F.when(is_hot, _partitions_of_salts(_partitions(spark, numbers))).alias("partitions")
     for row in counted.groupBy(PART).agg(events).select(PART, "events", where).toLocalIterator():
-        part_number, found = row[PART], row["events"]
+        part_number, events_of_part = row[PART], row["events"]
         if part_number is None:
-            read = found
+            read = events_of_part
             continue
         touched.extend(bytes(max(0, part_number // 8 + 1 - len(touched))))
         touched[part_number // 8] |= 1 << part_number % 8
         if row["partitions"] is not None:
-            hot.append(Hot(found, part_number, row["partitions"]))
+            hot.append(Hot(events_of_part, part_number, row["partitions"]))
     shipped = Parts(str(parts.path))
-    if in_place := chosen_in_place(hot, shipped, numbers.subscriptions_in_place, read):
+    if in_place := parts_in_place(hot, shipped, numbers.subscriptions_in_place, read):
         count = sum(map(shipped.subscriptions, in_place))
-        held = placed.mapInArrow(splits_in(parts.name, in_place), SPLIT_SCHEMA)
-        prepared = replace(prepared, in_place=in_place, snapshot=_ship_snapshot(held, count, options, backend))
+        local = placed.mapInArrow(splits_in(parts.name, in_place), SPLIT_SCHEMA)
+        prepared = replace(prepared, in_place=in_place, snapshot=_ship_snapshot(local, count, options, backend))
     salts = spread(
         (min(-(-each.events // numbers.events_per_task), SALTS), each.part_number, each.partitions)
         for each in hot
@@ -256,19 +256,19 @@ class Hot:
     partitions: Sequence[int]
 
 
-def chosen_in_place(hot: Iterable[Hot], parts: Parts, most: int, read: int) -> frozenset[int]:
+def parts_in_place(hot: Iterable[Hot], parts: Parts, most: int, read: int) -> frozenset[int]:
     """Choose the parts that are matched in place: the hottest that have at most *most* subscriptions together.
 
     The result is empty if these parts get too few of the *read* events: matching in place looks at all events a second time.
     """
-    chosen, events = [], 0
+    numbers, events = [], 0
     for each in sorted(hot, reverse=True):
-        held = parts.subscriptions(each.part_number)
-        if held <= most:
-            most -= held
-            chosen.append(each.part_number)
+        size = parts.subscriptions(each.part_number)
+        if size <= most:
+            most -= size
+            numbers.append(each.part_number)
             events += each.events
-    return frozenset(chosen if events >= LEAST_SHARE * read else ())
+    return frozenset(numbers if events >= LEAST_SHARE * read else ())
 
 
 def _partitions(spark: SparkSession, numbers: CogroupOptions) -> int:
@@ -279,8 +279,8 @@ def _partitions(spark: SparkSession, numbers: CogroupOptions) -> int:
     if numbers.partitions is not None:
         return numbers.partitions
     # Some platforms have `auto` there.
-    told = str(spark.conf.get("spark.sql.shuffle.partitions"))
-    return int(told) if told.isdecimal() else 200
+    setting = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    return int(setting) if setting.isdecimal() else 200
 
 
 def _partitions_of_salts(partitions: int) -> Column:
@@ -310,37 +310,44 @@ def spread(hot: Iterable[tuple[int, int, Sequence[int]]]) -> dict[int, range]:
     return salts
 
 
-def plan(prepared: Prepared, chosen: schema.Chosen, asked: Pass) -> DataFrame:
+def plan(prepared: Prepared, choice: schema.Choice, request: Pass) -> DataFrame:
     """Plan one pass over events; no job is run."""
-    result = schema.result(asked, chosen)
-    if asked.want == "rejected":
-        return chosen.given.mapInArrow(by_reading(asked, prepared.options), result)
+    result = schema.result(request, choice)
+    if request.want == "rejected":
+        return choice.events_frame.mapInArrow(by_reading(request, prepared.options), result)
     numbers = prepared.numbers
     if prepared.grouped:
-        run = by_parts(asked, prepared.options, prepared.parts.name, numbers.subscriptions_per_task, prune=numbers.prune)
-        return chosen.given.mapInArrow(run, result)
+        run = by_parts(request, prepared.options, prepared.parts.name, numbers.subscriptions_per_task, prune=numbers.prune)
+        return choice.events_frame.mapInArrow(run, result)
     # Every row of the shuffle: its group and kind in one key, what it carries. Only under `all` are there others than
     # subscriptions and events.
-    kept = [StructField(name, field.dataType) for name, field in zip(inner(len(chosen.kept)), chosen.kept, strict=True)]
-    carried = [*([StructField(TOLD, BinaryType())] if asked.want == "all" else []), *kept]
-    shuffled = _routed(prepared, chosen, asked, carried).union(_copies(prepared, asked.backend, carried))
+    own_fields = [
+        StructField(name, field.dataType) for name, field in zip(inner(len(choice.carried)), choice.carried, strict=True)
+    ]
+    carried = [*([StructField(NOTE, BinaryType())] if request.want == "all" else []), *own_fields]
+    shuffled = _routed(prepared, choice, request, carried).union(_copies(prepared, request.backend, carried))
     by = () if numbers.partitions is None else (numbers.partitions,)
     # The group itself is hashed, as `_partitions_of_salts` does.
     sorted_ = shuffled.repartition(*by, F.shiftright(KEY, KIND_BITS)).sortWithinPartitions(KEY)
-    as_text = isinstance(chosen.event_type, StringType)
-    shuffled_matches = sorted_.mapInArrow(by_groups(asked, prepared.options, prepared.parts.name, as_text=as_text), result)
+    as_text = isinstance(choice.event_type, StringType)
+    shuffled_matches = sorted_.mapInArrow(by_groups(request, prepared.options, prepared.parts.name, as_text=as_text), result)
     if prepared.snapshot is None:
         return shuffled_matches
-    in_place = by_snapshot(asked, prepared.snapshot.name, functions=prepared.options.get("cel_functions"), counting=False)
-    return chosen.given.mapInArrow(in_place, result).union(shuffled_matches)
+    in_place = by_snapshot(request, prepared.snapshot.name, functions=prepared.options.get("cel_functions"), counting=False)
+    return choice.events_frame.mapInArrow(in_place, result).union(shuffled_matches)
 
 
-def _routed(prepared: Prepared, chosen: schema.Chosen, asked: Pass, carried: Sequence[StructField]) -> DataFrame:
+def _routed(prepared: Prepared, choice: schema.Choice, request: Pass, carried: Sequence[StructField]) -> DataFrame:
     """Return events as rows of the shuffle: one for each part whose filter lets an event pass."""
     numbers = [StructField(KEY, LongType()), StructField(SALTED, LongType())]
-    routed = chosen.given.mapInArrow(
+    routed = choice.events_frame.mapInArrow(
         route(
-            asked, prepared.options, prepared.parts.name, prepared.salts, prune=prepared.numbers.prune, in_place=prepared.in_place
+            request,
+            prepared.options,
+            prepared.parts.name,
+            prepared.salts,
+            prune=prepared.numbers.prune,
+            in_place=prepared.in_place,
         ),
         StructType([*numbers, StructField(BODY, BinaryType()), *carried]),
     )
@@ -355,18 +362,18 @@ def _salted(salt: Column) -> Column:
 
 def _copies(prepared: Prepared, backend: _backend.Backend, carried: Sequence[StructField]) -> DataFrame:
     """Return subscriptions as rows of the shuffle: one for each salt of their part."""
-    held = prepared.texts.mapInArrow(
+    copies = prepared.texts.mapInArrow(
         carry_subscriptions(prepared.options, backend, prepared.parts.name, prepared.splits, prepared.salts, prepared.touched),
         f"{KEY} bigint, {SALTED} bigint, {BODY} binary",
     )
     every_salt = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col(SALTED) - 1)).alias("salt")
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in carried]
-    return held.select(KEY, BODY, every_salt).select(_salted(F.col("salt")), BODY, *nulls)
+    return copies.select(KEY, BODY, every_salt).select(_salted(F.col("salt")), BODY, *nulls)
 
 
 def _ship_parts(
     placed: DataFrame, options: dict[str, Any], fp_rate: float | None, backend: _backend.Backend, *, whole: bool
-) -> Kept:
+) -> StoredFile:
     """Make the parts and their filters on the cluster, and let them travel as a file. Raises SubscriptionError."""
     by = ["tenant", "collection", "split"]
     made = (
@@ -395,7 +402,7 @@ def _ship_parts(
         path.unlink(missing_ok=True)
 
 
-def _ship_snapshot(placed: DataFrame, count: int, options: dict[str, Any], backend: _backend.Backend) -> Kept:
+def _ship_snapshot(placed: DataFrame, count: int, options: dict[str, Any], backend: _backend.Backend) -> StoredFile:
     """Compile these subscriptions in one task of the cluster, and ship them as a snapshot.
 
     Raises:
@@ -417,4 +424,4 @@ def _ship_snapshot(placed: DataFrame, count: int, options: dict[str, Any], backe
 
 def _refuse_bad(errors: Sequence[str]) -> None:
     if errors:
-        raise BulkSubscriptionError([untold(error) for error in errors])
+        raise BulkSubscriptionError([of_note(error) for error in errors])

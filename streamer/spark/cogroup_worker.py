@@ -50,7 +50,7 @@ PART: Final = "_streamer_part"
 SALTED: Final = "_streamer_salts"
 KEY: Final = "_streamer_key"
 BODY: Final = "_streamer_body"
-TOLD: Final = "_streamer_told"
+NOTE: Final = "_streamer_note"
 
 #: Kinds of rows in the shuffle, in the order in which a group has them.
 SUBSCRIPTION: Final = 0
@@ -203,20 +203,20 @@ class Names:
                 raise SubscriptionError("expected JSON text, not null")
             self._checker.apply([text])
         except BulkSubscriptionError as bulk:
-            return None, None, None, told(bulk.errors[0])
+            return None, None, None, as_note(bulk.errors[0])
         except SubscriptionError as error:
-            return None, None, None, told(error)
-        (held,) = self._checker.subscriptions()
-        tenant = held.tenant if held.tenant is not None else self._default
-        return tenant, held.collection if held.collection is not None else "*", held.id, None
+            return None, None, None, as_note(error)
+        (subscription,) = self._checker.subscriptions()
+        tenant = subscription.tenant if subscription.tenant is not None else self._default
+        return tenant, subscription.collection if subscription.collection is not None else "*", subscription.id, None
 
 
-def told(error: SubscriptionError) -> str:
-    """Return an error as text, for `untold` on the driver."""
+def as_note(error: SubscriptionError) -> str:
+    """Return an error as text, for `of_note` on the driver."""
     return json.dumps({"reason": error.reason, "place": error.place, "subscription_id": error.subscription_id})
 
 
-def untold(text: str) -> SubscriptionError:
+def of_note(text: str) -> SubscriptionError:
     return SubscriptionError(**json.loads(text))
 
 
@@ -251,7 +251,7 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
         try:
             engine.add_many(texts)
         except BulkSubscriptionError as bulk:
-            return [(*part, 0, None, None, told(error)) for error in bulk.errors[: BulkSubscriptionError.SHOWN]]
+            return [(*part, 0, None, None, as_note(error)) for error in bulk.errors[: BulkSubscriptionError.SHOWN]]
         data = b""
         if fp_rate is not None:
             data = engine.bloom.export(label(part[0]), label(part[1]), lease=LEASE, fp_rate=fp_rate)
@@ -264,7 +264,7 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
         rows: list[tuple[Any, ...]] = []
         size = 0
 
-        def given_away() -> pa.RecordBatch:
+        def flushed() -> pa.RecordBatch:
             arrays = [pa.array(column, type_) for column, type_ in zip(zip(*rows, strict=True), types, strict=True)]
             rows.clear()
             return pa.record_batch(arrays, names=names)
@@ -277,14 +277,14 @@ def build_parts(options: Options, backend: _backend.Backend, fp_rate: float | No
                     texts = []
                     size += len(rows[-1][4] or b"") + len(rows[-1][5] or b"") + 100
                     if size > ROWS_AT_ONCE * 16:
-                        yield given_away()
+                        yield flushed()
                         size = 0
                 part = key
                 texts += run_.column("text").to_pylist()
         if part is not None:
             rows += built(part, texts)
         if rows:
-            yield given_away()
+            yield flushed()
 
     return build_filters
 
@@ -327,14 +327,14 @@ class Router:
 
     def route(self, events: pa.Array, located: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
         """Return pairs of a part's number and a row of the batch: one pair for each part that may match the row."""
-        given = pa.table(
+        table = pa.table(
             {
                 "tenant": located.column("tenant"),
                 "collection": located.column("collection"),
                 "row": pa.array(range(len(events)), pa.int64()),
             }
         )
-        together = given.group_by(["tenant", "collection"]).aggregate([("row", "list")])
+        together = table.group_by(["tenant", "collection"]).aggregate([("row", "list")])
         rows_of: dict[tuple[str, str], list[pa.Array]] = {}
         lists = together.column("row_list").combine_chunks()
         for at, (tenant, collection) in enumerate(
@@ -351,12 +351,12 @@ class Router:
         numbers, passing = [], []
         for (tenant, collection), lists_ in rows_of.items():
             rows = pa.concat_arrays(lists_)
-            asked: pa.Array | None = None
+            texts: pa.Array | None = None
             for part_number in self._parts.numbers(tenant, collection):
                 passed = rows
                 if self._prune and part_number not in self._unasked:
-                    asked = events.take(rows) if asked is None else asked
-                    passed = rows.filter(self._parts.may_match(part_number, asked))
+                    texts = events.take(rows) if texts is None else texts
+                    passed = rows.filter(self._parts.may_match(part_number, texts))
                 if len(passed):
                     numbers.append(repeated(part_number, len(passed), pa.int64()))
                     passing.append(passed)
@@ -364,18 +364,18 @@ class Router:
         return pa.concat_arrays([empty, *numbers]), pa.concat_arrays([empty, *passing])
 
 
-def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
+def sieve(request: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
     """Return the factory of the sieve for `by_snapshot`: the parts' filters, which here are the sections of a snapshot."""
 
     def made() -> Sift:
         router = Router(options, mapped(parts_name), prune=True)
 
         def sift(batch: pa.RecordBatch, tallies: Tallies) -> pa.Array:
-            events = batch.column(asked.event_col)
+            events = batch.column(request.event_col)
             located, _ = router.locate(events)
             _, picked = router.route(events, located)
             stopped = _stopped(located, picked)
-            if asked.want == "all":
+            if request.want == "all":
                 for name in ("events", "pruned"):
                     tallies.add(name, located.column("tenant").filter(stopped), located.column("collection").filter(stopped))
             # The part that matches the rest reports rejected and ignored events.
@@ -386,77 +386,79 @@ def sieve(asked: Pass, options: Options, parts_name: str) -> Callable[[], Sift]:
     return made
 
 
-def touch(asked: Pass, options: Options, parts_name: str, *, prune: bool) -> Run:
+def touch(request: Pass, options: Options, parts_name: str, *, prune: bool) -> Run:
     """Count the events that go to each part: `part_number, events`; the row with null counts all events that were read."""
 
     def touch_parts(batches: Batches) -> Batches:
-        asked.begin()
+        request.begin()
         router: Router | None = None
-        found: dict[int | None, int] = {}
+        counts: dict[int | None, int] = {}
         for batch in batches:
             router = router or Router(options, mapped(parts_name), prune=prune)
-            found[None] = found.get(None, 0) + batch.num_rows
-            events = batch.column(asked.event_col)
+            counts[None] = counts.get(None, 0) + batch.num_rows
+            events = batch.column(request.event_col)
             numbers, _ = router.route(events, router.locate(events)[0])
             counted = pc.value_counts(numbers)
             for part_number, number in zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True):
-                found[part_number] = found.get(part_number, 0) + number
-        if found:
-            yield pa.record_batch({PART: pa.array(found.keys(), pa.int64()), "events": pa.array(found.values(), pa.int64())})
+                counts[part_number] = counts.get(part_number, 0) + number
+        if counts:
+            yield pa.record_batch({PART: pa.array(counts.keys(), pa.int64()), "events": pa.array(counts.values(), pa.int64())})
 
     return touch_parts
 
 
-def route(asked: Pass, options: Options, parts_name: str, salts: Salts, *, prune: bool, in_place: frozenset[int]) -> Run:
-    """Send events to the parts that may match them: key in the part's first group, number of groups, `body` [, `told`], kept.
+def route(request: Pass, options: Options, parts_name: str, salts: Salts, *, prune: bool, in_place: frozenset[int]) -> Run:
+    """Send events to the parts that may match them: key in the part's first group, number of groups, `body` [, `NOTE`], kept.
 
     Args:
         in_place: parts that are matched in place: their events are counted here, and not sent.
     """
-    held = pa.array(sorted(in_place), pa.int64())
+    local_parts = pa.array(sorted(in_place), pa.int64())
 
     def route_events(batches: Batches) -> Batches:
-        asked.begin()
+        request.begin()
         router: Router | None = None
         tallies = Tallies()
         first = 0
-        kept: pa.Schema | None = None
+        input_schema: pa.Schema | None = None
 
         def rows(
             batch: pa.RecordBatch | None,
             keys: pa.Array,
             salted: pa.Array,
             picked: pa.Array,
-            told: pa.Array | None,
+            notes: pa.Array | None,
         ) -> pa.RecordBatch:
             parts = {KEY: keys, SALTED: salted}
             if batch is None:
                 parts[BODY] = pa.nulls(len(keys), pa.binary())
             else:
-                parts[BODY] = batch.column(asked.event_col).take(picked).cast(pa.binary())
-            if asked.want == "all":
-                parts[TOLD] = pa.nulls(len(keys), pa.binary()) if told is None else told
-            assert kept is not None
-            for name, own in zip(asked.keep, inner(len(asked.keep)), strict=True):
-                parts[own] = pa.nulls(len(keys), kept.field(name).type) if batch is None else batch.column(name).take(picked)
+                parts[BODY] = batch.column(request.event_col).take(picked).cast(pa.binary())
+            if request.want == "all":
+                parts[NOTE] = pa.nulls(len(keys), pa.binary()) if notes is None else notes
+            assert input_schema is not None
+            for name, own in zip(request.keep, inner(len(request.keep)), strict=True):
+                parts[own] = (
+                    pa.nulls(len(keys), input_schema.field(name).type) if batch is None else batch.column(name).take(picked)
+                )
             return pa.record_batch(parts)
 
         def counts() -> Batches:
-            told = pa.array([json.dumps(row).encode() for row in tallies.take()], pa.binary())
-            if len(told):
-                keys = repeated(COUNTED * KINDS + COUNT, len(told), pa.int64())
-                yield rows(None, keys, repeated(1, len(told), pa.int64()), keys, told)
+            totals = pa.array([json.dumps(row).encode() for row in tallies.take()], pa.binary())
+            if len(totals):
+                keys = repeated(COUNTED * KINDS + COUNT, len(totals), pa.int64())
+                yield rows(None, keys, repeated(1, len(totals), pa.int64()), keys, totals)
 
-        for batch in (named(asked, each) for each in batches):
+        for batch in (named(request, each) for each in batches):
             router = router or Router(options, mapped(parts_name), prune=prune, unasked=in_place)
-            kept = batch.schema
-            events = batch.column(asked.event_col)
+            input_schema = batch.schema
+            events = batch.column(request.event_col)
             located, rejected = router.locate(events)
-            if asked.fail:
-                refuse(asked, router.engine, batch, rejected, first.__add__)
+            if request.fail:
+                refuse(request, router.engine, batch, rejected, first.__add__)
             first += batch.num_rows
             numbers, wanted = router.route(events, located)
-            sent = pc.invert(pc.is_in(numbers, value_set=held))
+            sent = pc.invert(pc.is_in(numbers, value_set=local_parts))
             numbers, picked = numbers.filter(sent), wanted.filter(sent)
             if len(numbers):
                 first_salts, salted = (repeated(number, len(numbers), pa.int64()) for number in (0, 1))
@@ -465,18 +467,20 @@ def route(asked: Pass, options: Options, parts_name: str, salts: Salts, *, prune
                     first_salts = pc.if_else(of_part, each.start, first_salts)
                     salted = pc.if_else(of_part, len(each), salted)
                 yield rows(batch, _keys(numbers, first_salts, EVENT), salted, picked, None)
-            if asked.want == "all":
+            if request.want == "all":
                 if rejected.num_rows:
-                    told = pa.array([json.dumps(row).encode() for row in rejected.drop_columns("row").to_pylist()], pa.binary())
+                    refusals = pa.array(
+                        [json.dumps(row).encode() for row in rejected.drop_columns("row").to_pylist()], pa.binary()
+                    )
                     first_group, groups = BAD_EVENTS
-                    keys = repeated(first_group * KINDS + BAD_EVENT, len(told), pa.int64())
-                    yield rows(batch, keys, repeated(groups, len(told), pa.int64()), rejected.column("row"), told)
+                    keys = repeated(first_group * KINDS + BAD_EVENT, len(refusals), pa.int64())
+                    yield rows(batch, keys, repeated(groups, len(refusals), pa.int64()), rejected.column("row"), refusals)
                 count(tallies, located, rejected)
                 tallies.add("shuffled", located.column("tenant").take(picked), located.column("collection").take(picked))
                 count_stopped(tallies, located, wanted)
                 if len(tallies) > MOST_TALLIES:
                     yield from counts()
-        if kept is not None:
+        if input_schema is not None:
             yield from counts()
 
     return route_events
@@ -498,17 +502,17 @@ def _stopped(located: pa.RecordBatch, picked: pa.Array) -> pa.BooleanArray:
 # Subscriptions and events together
 
 
-def by_groups(asked: Pass, options: Options, parts_name: str, *, as_text: bool) -> Run:
+def by_groups(request: Pass, options: Options, parts_name: str, *, as_text: bool) -> Run:
     """Match events group by group, from rows sorted by key: in each group the subscriptions come first."""
 
     def match_by_groups(batches: Batches) -> Batches:
-        asked.begin()
-        return gathered(_by_groups(asked, options, mapped(parts_name), batches, as_text=as_text))
+        request.begin()
+        return gathered(_by_groups(request, options, mapped(parts_name), batches, as_text=as_text))
 
     return match_by_groups
 
 
-def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *, as_text: bool) -> Batches:
+def _by_groups(request: Pass, options: Options, parts: Parts, batches: Batches, *, as_text: bool) -> Batches:
     group: int | None = None
     texts: list[str] = []
     engine: Engine | None = None
@@ -516,15 +520,15 @@ def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *,
     compiled: tuple[int, Engine] | None = None
     output: Output | None = None
     tallies = Tallies()
-    for batch in (named(asked, each) for each in batches):
+    for batch in (named(request, each) for each in batches):
         events = batch.column(BODY).cast(pa.string()) if as_text else batch.column(BODY)
-        given = pa.record_batch({asked.event_col: events, **{name: batch.column(name) for name in asked.keep}})
-        output = output or Output(asked, given.schema)
+        table = pa.record_batch({request.event_col: events, **{name: batch.column(name) for name in request.keep}})
+        output = output or Output(request, table.schema)
         start = 0
         for run in runs(batch.select([KEY]), (KEY,)):
             end = start + run.num_rows
             this, kind = divmod(run.column(KEY)[0].as_py(), KINDS)
-            rows = given.slice(start, run.num_rows)
+            rows = table.slice(start, run.num_rows)
             if this != group:
                 group, texts, engine = this, [], None
             if kind == SUBSCRIPTION:
@@ -544,18 +548,22 @@ def _by_groups(asked: Pass, options: Options, parts: Parts, batches: Batches, *,
                         made.add_many(texts)
                         compiled = (part_number, made)
                     texts, engine = [], compiled[1]
-                yield from match_rows(asked, output, engine, rows, tallies, counting=False)
+                yield from match_rows(request, output, engine, rows, tallies, counting=False)
             else:
-                told = [json.loads(each) for each in batch.column(TOLD).slice(start, run.num_rows).to_pylist()]
+                notes = [json.loads(each) for each in batch.column(NOTE).slice(start, run.num_rows).to_pylist()]
                 if kind == COUNT:
-                    for row in told:
+                    for row in notes:
                         tallies.merge(row)
                 else:
-                    columns = {name: pa.array([row[name] for row in told]) for name in ("code", "detail", "position")}
-                    parts_ = {"kind": repeated(REJECTED, len(told), pa.int8()), "event": rows.column(asked.event_col), **columns}
-                    yield output.batch(len(told), {**parts_, **{name: rows.column(name) for name in asked.keep}})
+                    columns = {name: pa.array([row[name] for row in notes]) for name in ("code", "detail", "position")}
+                    parts_ = {
+                        "kind": repeated(REJECTED, len(notes), pa.int8()),
+                        "event": rows.column(request.event_col),
+                        **columns,
+                    }
+                    yield output.batch(len(notes), {**parts_, **{name: rows.column(name) for name in request.keep}})
             start = end
-    if output is not None and asked.want == "all":
+    if output is not None and request.want == "all":
         yield from tallies.rows(output)
 
 
@@ -572,13 +580,13 @@ def runs(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[pa.RecordBatch
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Batches:
     """Put small batches together: each costs Spark as much as some hundred rows."""
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
-        held.append(batch)
+        pending.append(batch)
         rows += batch.num_rows
-        if rows >= ROWS_AT_ONCE // 8 or len(held) >= 1000:
-            yield pa.concat_batches(held)
-            held, rows = [], 0
-    if held:
-        yield pa.concat_batches(held)
+        if rows >= ROWS_AT_ONCE // 8 or len(pending) >= 1000:
+            yield pa.concat_batches(pending)
+            pending, rows = [], 0
+    if pending:
+        yield pa.concat_batches(pending)

@@ -80,7 +80,7 @@ def take_back(spark: SparkSession, name: str) -> str | None:
         return None
     from pyspark import SparkFiles
 
-    found = None
+    cached_name = None
     try:
         context: Any = spark.sparkContext
         # By artifact directory (`default` is the application's), then by URL. Python's way to it is as old as the list.
@@ -91,14 +91,14 @@ def take_back(spark: SparkSession, name: str) -> str | None:
             for url in [urls.next() for _ in range(files.size())]:
                 if url.rpartition("/")[2] == name:
                     stamp = files.remove(url).get()
-                    found = f"{_java_hash(url)}{stamp}_cache"
-        if found is not None:
+                    cached_name = f"{_java_hash(url)}{stamp}_cache"
+        if cached_name is not None:
             with suppress(OSError):
                 os.unlink(SparkFiles.get(name))
     except Exception as error:
         # Python may not call everything in the JVM, as on a shared cluster of Databricks.
         logging.getLogger("streamer.spark").debug("%s stays with Spark: %s", name, error)
-    return found
+    return cached_name
 
 
 def _java_hash(text: str) -> int:
@@ -135,15 +135,15 @@ def lists_udf(lists: Lists) -> Any:
         reason = f"a function of SQL needs pandas under PySpark {pyspark.__version__}: pip install pandas"
         raise ModuleNotFoundError(reason, name="pandas") from error
 
-    def series(given: Iterator[Any]) -> Iterator[Any]:
-        for each in given:
+    def series(chunks: Iterator[Any]) -> Iterator[Any]:
+        for each in chunks:
             # The value for null depends on the version of pandas.
             texts = pa.array([text if isinstance(text, str) else None for text in each], pa.string())
             # A series must have as many rows as its input, so the arrays are joined.
             yield pd.Series([ids for array in lists(iter([texts])) for ids in array.to_pylist()], dtype=object)
 
     # PySpark reads the annotations themselves, which are texts in this module.
-    series.__annotations__ = {"given": Iterator[pd.Series], "return": Iterator[pd.Series]}
+    series.__annotations__ = {"chunks": Iterator[pd.Series], "return": Iterator[pd.Series]}
     udf: Any = F.__dict__["pandas_udf"]
     return udf(series, "array<string>")
 

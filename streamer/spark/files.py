@@ -41,7 +41,7 @@ _THERE: Final = ("ARTIFACT_ALREADY_EXISTS", "was already registered with a diffe
 
 
 @final
-class Kept:
+class StoredFile:
     """A file of the driver that may travel; it is deleted with the last reference to this object.
 
     Attributes:
@@ -67,7 +67,7 @@ class Kept:
 class _Carried:
     """A file that Spark carries."""
 
-    kept: Kept
+    stored: StoredFile
     #: An object that must live as long as the file.
     owner: object
     uses: int = 0
@@ -75,9 +75,9 @@ class _Carried:
 
 
 #: The files by hash and ending.
-_KEPT: Final[WeakValueDictionary[tuple[str, str], Kept]] = WeakValueDictionary()
+_STORED: Final[WeakValueDictionary[tuple[str, str], StoredFile]] = WeakValueDictionary()
 #: How many files were removed so far: the number in names that are used again.
-_TAKEN_BACK: Final = [0]
+_REMOVALS: Final = [0]
 #: The files of each application, by name; weakly, so that an application may end.
 _CARRIED: Final[WeakKeyDictionary[Any, dict[str, _Carried]]] = WeakKeyDictionary()
 _GONE: Final[WeakKeyDictionary[Any, deque[Listed]]] = WeakKeyDictionary()
@@ -102,24 +102,24 @@ def new_file() -> Path:
     return Path(name)
 
 
-def keep(path: Path, ending: str) -> Kept:
+def keep(path: Path, ending: str) -> StoredFile:
     """Name a file of the folder by its bytes; equal files are kept once."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     with _LOCK:
-        kept = _KEPT.get((digest, ending))
-        if kept is not None:
+        stored = _STORED.get((digest, ending))
+        if stored is not None:
             path.unlink()
-            return kept
-        again = f"-{_TAKEN_BACK[0]}" if _TAKEN_BACK[0] else ""
+            return stored
+        again = f"-{_REMOVALS[0]}" if _REMOVALS[0] else ""
         # In a folder of its own, so that deleting one file never deletes a later one.
         target = Path(tempfile.mkdtemp(dir=folder()), f"streamer-{digest}{again}.{ending}")
         os.replace(path, target)
-        kept = _KEPT[digest, ending] = Kept(target, (digest, ending))
-        return kept
+        stored = _STORED[digest, ending] = StoredFile(target, (digest, ending))
+        return stored
 
 
-def carry(spark: SparkSession, kept: Kept, owner: object = None) -> Kept:
+def carry(spark: SparkSession, stored: StoredFile, owner: object = None) -> StoredFile:
     """Ship a file to all workers of a session, classic or Connect; `release` ends this use of it.
 
     Args:
@@ -128,50 +128,50 @@ def carry(spark: SparkSession, kept: Kept, owner: object = None) -> Kept:
     Returns:
         The file; under another name if it was removed before.
     """
-    if kept.is_gone:
+    if stored.is_gone:
         path = new_file()
-        shutil.copyfile(kept.path, path)
-        kept = keep(path, kept.key[1])
+        shutil.copyfile(stored.path, path)
+        stored = keep(path, stored.key[1])
     with _LOCK:
-        held = _CARRIED.setdefault(_application(spark), {}).setdefault(kept.name, _Carried(kept, owner))
-        if spark not in held.sessions:
+        use = _CARRIED.setdefault(_application(spark), {}).setdefault(stored.name, _Carried(stored, owner))
+        if spark not in use.sessions:
             try:
-                add_file(spark, str(kept.path))
+                add_file(spark, str(stored.path))
             except Exception as error:
                 # Another process of this session has added it; a file of this name has these bytes.
                 if not any(words in str(error) for words in _THERE):
                     raise
-            held.sessions.add(spark)
-        held.uses += 1
-    return kept
+            use.sessions.add(spark)
+        use.uses += 1
+    return stored
 
 
-def release(spark: SparkSession, *kept: Kept | None) -> None:
+def release(spark: SparkSession, *files: StoredFile | None) -> None:
     """End a use of files; the last use of a file removes it, as far as Spark allows it."""
     with _LOCK:
-        for each in kept:
+        for each in files:
             if each is not None:
                 _release(spark, each)
 
 
-def _release(spark: SparkSession, kept: Kept) -> None:
+def _release(spark: SparkSession, stored: StoredFile) -> None:
     carried = _CARRIED.get(_application(spark), {})
-    held = carried.get(kept.name)
-    if held is None:
+    use = carried.get(stored.name)
+    if use is None:
         return
-    held.uses -= 1
-    if held.uses > 0:
+    use.uses -= 1
+    if use.uses > 0:
         return
-    cached = take_back(spark, kept.name)
+    cached = take_back(spark, stored.name)
     if cached is None:
         return
-    del carried[kept.name]
-    kept.is_gone = True
-    _TAKEN_BACK[0] += 1
+    del carried[stored.name]
+    stored.is_gone = True
+    _REMOVALS[0] += 1
     # From now on, equal bytes become a new file.
-    if _KEPT.get(kept.key) is kept:
-        del _KEPT[kept.key]
-    _GONE.setdefault(_application(spark), deque(maxlen=MOST_GONE)).append(Listed(kept.name, cached))
+    if _STORED.get(stored.key) is stored:
+        del _STORED[stored.key]
+    _GONE.setdefault(_application(spark), deque(maxlen=MOST_GONE)).append(Listed(stored.name, cached))
 
 
 def gone(spark: SparkSession) -> tuple[Listed, ...]:

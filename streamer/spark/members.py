@@ -73,12 +73,12 @@ def texts_of_members(source: DataFrame, extra: Extra) -> DataFrame:
     """Return subscriptions of a column for each member as JSON, in a column `text`. Null members are left out."""
     is_exact = is_case_sensitive(source)
     there = {folded(name, is_exact=is_exact) for name in source.columns}
-    chosen = {name: field_of(source, name) for name in MEMBERS if name in there}
-    named = {field.name for field in chosen.values()}
-    _look_at([name for name in source.columns if name not in named], [name for name in MEMBERS if name not in chosen], extra)
+    fields = {name: field_of(source, name) for name in MEMBERS if name in there}
+    named = {field.name for field in fields.values()}
+    _look_at([name for name in source.columns if name not in named], [name for name in MEMBERS if name not in fields], extra)
     plain: list[Column] = []
     parts: list[Column] = []
-    for name, field in chosen.items():
+    for name, field in fields.items():
         value = column(field.name)
         if name in _AS_JSON and isinstance(field.dataType, StringType):
             parts.append(_member_of_json(name, value))

@@ -105,7 +105,7 @@ class Parts:
         self._counts: Final = index.column("subscriptions")
         self._places: Final = (index.column("start"), index.column("length"))
         self._snapshots: Final = index.column("snapshot")
-        self._found: dict[tuple[str, str], range] = {}
+        self._ranges: dict[tuple[str, str], range] = {}
         self._open: Final[OrderedDict[int, tuple[ShippedFilter | None, int]]] = OrderedDict()
         self._open_bytes = 0
 
@@ -115,16 +115,16 @@ class Parts:
     def numbers(self, tenant: str, collection: str) -> range:
         """Return the parts of one tenant (or `*`) and collection (or `*`); empty if there are no subscriptions to it."""
         name = (tenant, collection)
-        found = self._found.get(name)
-        if found is None:
+        present = self._ranges.get(name)
+        if present is None:
             first = bisect_left(range(len(self)), name, key=self.name)
             end = first
             while end < len(self) and self.name(end) == name:
                 end += 1
-            if len(self._found) > 100_000:
-                self._found.clear()
-            found = self._found[name] = range(first, end)
-        return found
+            if len(self._ranges) > 100_000:
+                self._ranges.clear()
+            present = self._ranges[name] = range(first, end)
+        return present
 
     def name(self, part_number: int) -> tuple[str, str]:
         return self._names[0][part_number].as_py(), self._names[1][part_number].as_py()
@@ -158,16 +158,16 @@ class Parts:
         return guard.probe_arrow(events, tenant=label(tenant), collection=label(collection))
 
     def _filter(self, part_number: int) -> ShippedFilter | None:
-        held = self._open.get(part_number)
-        if held is None:
+        entry = self._open.get(part_number)
+        if entry is None:
             start, length = (place[part_number].as_py() for place in self._places)
             data = self._data[start : start + length].to_pybytes()
-            held = self._open[part_number] = (ShippedFilter.load(data) if data else None, len(data))
+            entry = self._open[part_number] = (ShippedFilter.load(data) if data else None, len(data))
             self._open_bytes += len(data)
             while self._open_bytes > OPEN_BYTES and len(self._open) > 1:
                 self._open_bytes -= self._open.popitem(last=False)[1][1]
         self._open.move_to_end(part_number)
-        return held[0]
+        return entry[0]
 
 
 def label(name: str) -> str:
@@ -188,10 +188,10 @@ _MAPPED: Final[OrderedDict[str, Parts]] = OrderedDict()
 
 def mapped(name: str) -> Parts:
     """Return the parts that travel under a name, from this process's cache or from their file."""
-    held = _MAPPED.get(name)
-    if held is None:
-        held = _MAPPED[name] = Parts(travelled(name))
+    parts = _MAPPED.get(name)
+    if parts is None:
+        parts = _MAPPED[name] = Parts(travelled(name))
         while len(_MAPPED) > 2:
             _MAPPED.popitem(last=False)
     _MAPPED.move_to_end(name)
-    return held
+    return parts

@@ -58,7 +58,7 @@ LEAST_OPEN: Final = 6
 AGAIN_UNASKED: Final = 100
 
 
-def by_parts(asked: Pass, options: Options, parts_name: str, most_open: int, *, prune: bool) -> Run:
+def by_parts(request: Pass, options: Options, parts_name: str, most_open: int, *, prune: bool) -> Run:
     """Match events in place, each against the parts that it may match.
 
     Args:
@@ -66,42 +66,42 @@ def by_parts(asked: Pass, options: Options, parts_name: str, most_open: int, *, 
     """
 
     def match_by_parts(batches: Batches) -> Batches:
-        asked.begin()
-        return gathered(_by_parts(asked, options, mapped(parts_name), most_open, batches, prune=prune))
+        request.begin()
+        return gathered(_by_parts(request, options, mapped(parts_name), most_open, batches, prune=prune))
 
     return match_by_parts
 
 
-def _by_parts(asked: Pass, options: Options, parts: Parts, most_open: int, batches: Batches, *, prune: bool) -> Batches:
+def _by_parts(request: Pass, options: Options, parts: Parts, most_open: int, batches: Batches, *, prune: bool) -> Batches:
     router: Router | None = None
     output: Output | None = None
     tallies = Tallies()
     open_ = OpenParts(parts, options, most_open)
     first = 0
-    for batch in (named(asked, each) for each in batches):
+    for batch in (named(request, each) for each in batches):
         router = router or Router(options, parts, prune=prune)
-        output = output or Output(asked, batch.schema)
-        events = batch.column(asked.event_col)
+        output = output or Output(request, batch.schema)
+        events = batch.column(request.event_col)
         located, rejected = router.locate(events)
         number: Number = first.__add__
-        if asked.fail:
-            refuse(asked, router.engine, batch, rejected, number)
+        if request.fail:
+            refuse(request, router.engine, batch, rejected, number)
         numbers, picked = router.route(events, located)
-        if asked.want == "all":
+        if request.want == "all":
             if rejected.num_rows:
-                yield rejections(asked, output, batch, rejected)
+                yield rejections(request, output, batch, rejected)
             count(tallies, located, rejected)
             count_stopped(tallies, located, picked)
         for run in runs(pa.record_batch({PART: numbers, "row": picked}), (PART,)):
             rows = run.column("row")
             engine = open_.engine(run.column(PART)[0].as_py(), partial(_row, first, rows))
             # Grouped events are mostly all of one collection.
-            given = batch if len(rows) == batch.num_rows else batch.take(rows)
-            yield from match_rows(asked, output, engine, given, tallies, counting=False)
+            chunk = batch if len(rows) == batch.num_rows else batch.take(rows)
+            yield from match_rows(request, output, engine, chunk, tallies, counting=False)
         if len(tallies) > MOST_TALLIES:
             yield from tallies.rows(output)
         first += batch.num_rows
-    if output is not None and asked.want == "all":
+    if output is not None and request.want == "all":
         yield from tallies.rows(output)
 
 
@@ -121,11 +121,11 @@ class OpenParts:
         """Keep at most *most* subscriptions open, except for those of `LEAST_OPEN` names."""
         self._parts: Final = parts
         functions = options.get("cel_functions")
-        self._given: Final[dict[str, Any]] = {} if functions is None else {"cel_functions": functions}
+        self._engine_options: Final[dict[str, Any]] = {} if functions is None else {"cel_functions": functions}
         self._most: Final = most
         # The parts of one name are queried together, so they are open together.
         self._open: Final[OrderedDict[Name, dict[int, Engine]]] = OrderedDict()
-        self._held = 0
+        self._count = 0
         self._met: Final[set[int]] = set()
         self.again = 0
 
@@ -147,11 +147,11 @@ class OpenParts:
                 if self.again > max(AGAIN_UNASKED, len(self._met)):
                     raise self._refused(name, row)
             self._met.add(part_number)
-            self._held += self._parts.subscriptions(part_number)
-            while self._held > self._most and len(self._open) > LEAST_OPEN:
+            self._count += self._parts.subscriptions(part_number)
+            while self._count > self._most and len(self._open) > LEAST_OPEN:
                 _, closed = self._open.popitem(last=False)
-                self._held -= sum(map(self._parts.subscriptions, closed))
-            engines[part_number] = self._parts.load(part_number, self._given)
+                self._count -= sum(map(self._parts.subscriptions, closed))
+            engines[part_number] = self._parts.load(part_number, self._engine_options)
         return engines[part_number]
 
     def _refused(self, name: Name, row: Any) -> ConfigError:

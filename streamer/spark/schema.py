@@ -49,22 +49,22 @@ _EVERY_MATCH_HAS: Final = frozenset({"tenant", "subscription_id", "certain"})
 
 @final
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class Choice:
     """The columns that a pass reads from a DataFrame.
 
     Attributes:
-        given: only these columns, under internal names (`EVENT`, `inner`): Spark looks up by name the columns that go to a
+        events_frame: only these columns, under internal names (`EVENT`, `inner`): Spark looks up by name the columns that go to a
             worker, and reads a name with a dot as a member of a struct.
         event_type: string or binary; an input of another type is JSON here, as a string.
-        kept: the columns that matches carry, under the requested names, as Spark's `select` has them.
+        carried: the columns that matches carry, under the requested names, as Spark's `select` has them.
     """
 
-    given: DataFrame
+    events_frame: DataFrame
     event_type: DataType
-    kept: tuple[StructField, ...]
+    carried: tuple[StructField, ...]
 
 
-def choose(events: DataFrame, event_col: str, keep: Sequence[str], *, taken: Iterable[str] = ()) -> Chosen:
+def choose(events: DataFrame, event_col: str, keep: Sequence[str], *, reserved: Iterable[str] = ()) -> Choice:
     """Find the columns of a pass. Names are whole, dots included, and compared according to `spark.sql.caseSensitive`.
 
     Args:
@@ -83,15 +83,15 @@ def choose(events: DataFrame, event_col: str, keep: Sequence[str], *, taken: Ite
         raise TypeError(f"event_col: expected the name of a column, not {event_col!r}")
     is_exact = is_case_sensitive(events)
     event, plain = _event_of(events, event_col)
-    own = {folded(name, is_exact=is_exact) for name in (*RESERVED, *taken)}
+    own = {folded(name, is_exact=is_exact) for name in (*RESERVED, *reserved)}
     if clashing := sorted(name for name in keep if folded(name, is_exact=is_exact) in own):
         raise ValueError(f"the result has columns {', '.join(clashing)} of its own; rename those to be kept")
     if len({folded(name, is_exact=is_exact) for name in keep}) < len(keep):
         raise ValueError("keep: a name stands twice")
     fields = {name: field_of(events, name) for name in keep}
     columns = [column(field.name).alias(name) for name, field in zip(inner(len(fields)), fields.values(), strict=True)]
-    kept = tuple(StructField(name, field.dataType) for name, field in fields.items())
-    return Chosen(events.select(event.alias(EVENT), *columns), plain, kept)
+    carried = tuple(StructField(name, field.dataType) for name, field in fields.items())
+    return Choice(events.select(event.alias(EVENT), *columns), plain, carried)
 
 
 def _event_of(events: DataFrame, event_col: str) -> tuple[Column, DataType]:
@@ -121,12 +121,12 @@ def is_case_sensitive(frame: DataFrame) -> bool:
 def field_of(frame: DataFrame, name: str) -> StructField:
     """Return the column of a name, dots included. Raises ValueError if it is missing or ambiguous."""
     is_exact, fields = is_case_sensitive(frame), frame.schema.fields
-    found = [field for field in fields if folded(field.name, is_exact=is_exact) == folded(name, is_exact=is_exact)]
-    if not found:
+    matches = [field for field in fields if folded(field.name, is_exact=is_exact) == folded(name, is_exact=is_exact)]
+    if not matches:
         raise ValueError(f"there is no column {name!r}; there are {', '.join(field.name for field in fields) or 'none'}")
-    if len(found) > 1:
-        raise ValueError(f"column {name!r} may be any of {', '.join(field.name for field in found)}; rename all but one")
-    return found[0]
+    if len(matches) > 1:
+        raise ValueError(f"column {name!r} may be any of {', '.join(field.name for field in matches)}; rename all but one")
+    return matches[0]
 
 
 def folded(name: str, *, is_exact: bool) -> str:
@@ -139,13 +139,13 @@ def column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def result(asked: Pass, chosen: Chosen, more: Sequence[StructField] = ()) -> StructType:
+def result(request: Pass, choice: Choice, more: Sequence[StructField] = ()) -> StructType:
     """Return the schema of the result of a pass, with *more* kept columns."""
-    types = {**_TYPES, "event": chosen.event_type}
-    names = columns(asked.want, keep_event=asked.keep_event)
-    never_null: frozenset[str] = _EVERY_MATCH_HAS if asked.want == "matches" else frozenset()
+    types = {**_TYPES, "event": choice.event_type}
+    names = columns(request.want, keep_event=request.keep_event)
+    never_null: frozenset[str] = _EVERY_MATCH_HAS if request.want == "matches" else frozenset()
     fields = [StructField(name, types.get(name, StringType()), name not in never_null) for name in names]
-    return StructType([*fields, *chosen.kept, *more])
+    return StructType([*fields, *choice.carried, *more])
 
 
 def matches_of(outcomes: DataFrame, *, keep_event: bool = False) -> DataFrame:
@@ -154,13 +154,13 @@ def matches_of(outcomes: DataFrame, *, keep_event: bool = False) -> DataFrame:
     Args:
         keep_event: with the event; it is null if the pass did not keep it.
     """
-    chosen = [*MATCHES, *(("event",) if keep_event else ()), *_kept(outcomes)]
-    return outcomes.where(F.col("kind") == MATCH).select(*chosen)
+    names = [*MATCHES, *(("event",) if keep_event else ()), *_carried_columns(outcomes)]
+    return outcomes.where(F.col("kind") == MATCH).select(*names)
 
 
 def rejected_of(outcomes: DataFrame) -> DataFrame:
     """Return the rejected events of one pass: event, code, detail, position in bytes."""
-    return outcomes.where(F.col("kind") == REJECTED).select(*REJECTION, *_kept(outcomes))
+    return outcomes.where(F.col("kind") == REJECTED).select(*REJECTION, *_carried_columns(outcomes))
 
 
 def tallies_of(outcomes: DataFrame) -> DataFrame:
@@ -175,5 +175,5 @@ def tallies_of(outcomes: DataFrame) -> DataFrame:
     return outcomes.where(F.col("kind") == TALLY).groupBy("tenant", "collection").agg(*sums)
 
 
-def _kept(outcomes: DataFrame) -> list[Column]:
+def _carried_columns(outcomes: DataFrame) -> list[Column]:
     return [column(name) for name in outcomes.columns if name not in RESERVED]

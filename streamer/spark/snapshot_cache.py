@@ -19,13 +19,13 @@ from typing import Any, Final, final
 import pyarrow as pa
 
 from streamer import _backend
-from streamer.core.snapshot import Directory, chosen, read_directory, read_head, read_texts
+from streamer.core.snapshot import Directory, read_directory, read_head, read_texts, sections_of
 from streamer.engine.engine import Engine
 from streamer.errors import StreamerError
 from streamer.spark.functions import Carried
 
 #: Snapshots that a process keeps open: the current one, and the one before for tasks that still use it.
-KEPT_OPEN: Final = 2
+MOST_OPEN: Final = 2
 
 
 @final
@@ -38,13 +38,13 @@ class Opened:
     """
 
     def __init__(self, path: str, functions: Carried | None = None) -> None:
-        given: dict[str, Any] = {} if functions is None else {"cel_functions": functions}
+        options: dict[str, Any] = {} if functions is None else {"cel_functions": functions}
         self._directory: Directory | None = None
         if _backend.BACKEND == "native" and not read_head(path).is_portable:
-            self.engine = Engine.load(path, **given)
+            self.engine = Engine.load(path, **options)
         else:
             self._directory = read_directory(path)
-            self.engine = Engine.load(path, collections=[], **given)
+            self.engine = Engine.load(path, collections=[], **options)
         # Only `meet` changes it, so the filters need no upkeep.
         self.engine.bloom.stop()
         self._met: set[tuple[str, str | None]] = set()
@@ -63,7 +63,9 @@ class Opened:
         if not new:
             return False
         # Events without a collection see the sections for every one.
-        wanted = [at for at in chosen(self._directory, [(t, "*" if c is None else c) for t, c in new]) if at not in self._added]
+        wanted = [
+            at for at in sections_of(self._directory, [(t, "*" if c is None else c) for t, c in new]) if at not in self._added
+        ]
         if wanted:
             self.engine.add_many(text.decode() for text in read_texts(self._directory, wanted))
             self.engine.bloom.stop()
@@ -78,13 +80,13 @@ _OPENED: Final[OrderedDict[tuple[str, str, str], Opened]] = OrderedDict()
 def opened(name: str, backend: str, functions: Carried | None = None) -> Opened:
     """Return the snapshot that travels under a name, from this process's cache or from its file."""
     key = (name, backend, "" if functions is None else functions.key)
-    held = _OPENED.get(key)
-    if held is None:
-        held = _OPENED[key] = Opened(travelled(name), functions)
-        while len(_OPENED) > KEPT_OPEN:
+    snapshot = _OPENED.get(key)
+    if snapshot is None:
+        snapshot = _OPENED[key] = Opened(travelled(name), functions)
+        while len(_OPENED) > MOST_OPEN:
             _OPENED.popitem(last=False)
     _OPENED.move_to_end(key)
-    return held
+    return snapshot
 
 
 def travelled(name: str) -> str:

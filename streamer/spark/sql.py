@@ -64,11 +64,11 @@ def register(
     return spark.udf.register(name, function)
 
 
-def _function(file: str, backend: _backend.Backend, given: Carried | None) -> Any:
+def _function(file: str, backend: _backend.Backend, functions: Carried | None) -> Any:
     def ids(arrays: Iterator[pa.Array]) -> Iterator[pa.Array]:
         choose_backend(backend)
         for events in arrays:
-            yield from ids_of(opened(file, backend, given), events)
+            yield from ids_of(opened(file, backend, functions), events)
 
     return lists_udf(ids)
 

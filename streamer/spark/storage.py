@@ -81,17 +81,17 @@ class Storage:
         return str(self._path.getName())
 
     def is_directory(self) -> bool:
-        with self._told():
+        with self._as_os_errors():
             return bool(self._files.getFileStatus(self._path).isDirectory())
 
     def names(self) -> list[str]:
         """Return the names in a directory."""
-        with self._told():
+        with self._as_os_errors():
             return [str(status.getPath().getName()) for status in self._files.listStatus(self._path)]
 
     def stamp(self, name: str = "") -> Stamp:
         """Return a stamp that differs between a file, here or of this directory, and its replacement."""
-        with self._told():
+        with self._as_os_errors():
             status = self._files.getFileStatus(self._at(name))
             tag = ""
             # Only object stores have a tag.
@@ -101,7 +101,7 @@ class Storage:
 
     def begins_with(self, wanted: bytes) -> bool:
         """Return whether a file begins with these bytes."""
-        with self._told():
+        with self._as_os_errors():
             opened = self._files.open(self._path)
             try:
                 return bytes(opened.readNBytes(len(wanted))) == wanted
@@ -116,7 +116,7 @@ class Storage:
 
     def fetch(self, target: Path, name: str = "") -> None:
         """Copy a file, here or of this directory, to this machine."""
-        with self._told():
+        with self._as_os_errors():
             self._files.copyToLocalFile(False, self._at(name), self._new(target.as_uri()), True)
 
     @contextmanager
@@ -129,7 +129,7 @@ class Storage:
 
     def add(self, source: Path, name: str) -> None:
         """Add a file of this machine to a directory, atomically; an existing file of this name stays."""
-        with self._told():
+        with self._as_os_errors():
             draft, target = self._at(f".{name}.{os.getpid()}"), self._at(name)
             self._files.mkdirs(self._path)
             try:
@@ -144,7 +144,7 @@ class Storage:
         return self._new(self._path, name) if name else self._path
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _as_os_errors(self) -> Iterator[None]:
         """Translate errors of the JVM to Python's."""
         try:
             yield
@@ -181,10 +181,10 @@ def mirrored(place: Storage) -> Path:
                 _fetch(place, folder / place.name, "")
                 return folder / place.name
         except FileNotFoundError:
-            if not (held := [path for path in folder.iterdir() if not path.name.startswith(".")]) or len(held) > 1:
+            if not (paths := [path for path in folder.iterdir() if not path.name.startswith(".")]) or len(paths) > 1:
                 raise
-            held[0].unlink()
-            return held[0]
+            paths[0].unlink()
+            return paths[0]
         wanted: list[str] = []
         for name in versions_of(place.names()):
             wanted.append(name)
@@ -222,15 +222,15 @@ def publish_to(source: Engine | str | os.PathLike[str], directory: str) -> Versi
             shutil.copyfile(on_driver(source), path)
         else:
             source.save(path)
-        held = verify(path)
+        snapshot = verify(path)
         try:
             names = place.names()
         except FileNotFoundError:
             names = []
-        name, is_there = next_name(names, held.digest)
+        name, is_there = next_name(names, snapshot.digest)
         if not is_there:
             place.add(path, name)
-    return Version(held.digest, f"{directory.rstrip('/')}/{name}", held.subscriptions)
+    return Version(snapshot.digest, f"{directory.rstrip('/')}/{name}", snapshot.subscriptions)
 
 
 @cache

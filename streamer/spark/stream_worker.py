@@ -19,7 +19,7 @@ import pyarrow as pa
 from streamer.core.snapshot import read_directory
 from streamer.errors import SnapshotError
 from streamer.spark.functions import Carried
-from streamer.spark.snapshot_cache import KEPT_OPEN, Opened
+from streamer.spark.snapshot_cache import MOST_OPEN, Opened
 from streamer.spark.versions import find
 from streamer.spark.worker import Batches, Output, Pass, Tallies, match_rows, named
 
@@ -28,7 +28,7 @@ SNAPSHOT: Final = "snapshot"
 PATH: Final = "_streamer_path"
 REFUSED: Final = "_streamer_refused"
 
-_HELD: Final[OrderedDict[tuple[str, str, str, str], Opened]] = OrderedDict()
+_SNAPSHOTS: Final[OrderedDict[tuple[str, str, str, str], Opened]] = OrderedDict()
 
 
 def by_looking(path: str) -> Callable[[Batches], Batches]:
@@ -44,38 +44,38 @@ def by_looking(path: str) -> Callable[[Batches], Batches]:
     return look_for_snapshot
 
 
-def by_version(asked: Pass, functions: Carried | None = None) -> Callable[[Batches], Batches]:
+def by_version(request: Pass, functions: Carried | None = None) -> Callable[[Batches], Batches]:
     """Return the function for `mapInArrow` that matches each batch of events against the snapshot that its rows name."""
 
     def match_by_version(batches: Batches) -> Batches:
-        asked.begin()
+        request.begin()
         output: Output | None = None
         tallies = Tallies()
         first = 0
-        for batch in (named(asked, each) for each in batches):
+        for batch in (named(request, each) for each in batches):
             if not batch.num_rows:
                 continue
-            snapshot = _held(batch.column(PATH)[0].as_py(), batch.column(SNAPSHOT)[0].as_py(), asked.backend, functions)
-            output = Output(asked, batch.schema)
-            yield from match_rows(asked, output, snapshot.engine, batch, tallies, meet=snapshot.meet, number=first.__add__)
+            snapshot = _snapshot(batch.column(PATH)[0].as_py(), batch.column(SNAPSHOT)[0].as_py(), request.backend, functions)
+            output = Output(request, batch.schema)
+            yield from match_rows(request, output, snapshot.engine, batch, tallies, meet=snapshot.meet, number=first.__add__)
             first += batch.num_rows
-        if output is not None and asked.want == "all":
+        if output is not None and request.want == "all":
             yield from tallies.rows(output)
 
     return match_by_version
 
 
-def _held(path: str, digest: str, backend: str, functions: Carried | None) -> Opened:
+def _snapshot(path: str, digest: str, backend: str, functions: Carried | None) -> Opened:
     key = (path, digest, backend, "" if functions is None else functions.key)
-    opened = _HELD.get(key)
+    opened = _SNAPSHOTS.get(key)
     if opened is None:
         opened = Opened(path, functions)
         # The file may have changed since the micro-batch began, unless it is kept as versions are. This check comes after
         # opening: before it, the file could be replaced in between.
         if read_directory(path).digest != digest:
             raise SnapshotError("it was replaced while a micro-batch read it; the batch is to be repeated", path=path)
-        _HELD[key] = opened
-        while len(_HELD) > KEPT_OPEN:
-            _HELD.popitem(last=False)
-    _HELD.move_to_end(key)
+        _SNAPSHOTS[key] = opened
+        while len(_SNAPSHOTS) > MOST_OPEN:
+            _SNAPSHOTS.popitem(last=False)
+    _SNAPSHOTS.move_to_end(key)
     return opened

@@ -109,11 +109,11 @@ def match_stream(
         check_positive("batch_size", batch_size)
     if want not in ("matches", "all"):
         raise ValueError(f"want: expected 'matches' or 'all', not {want!r}")
-    chosen = schema.choose(events_df, event_col, keep, taken=(SNAPSHOT,))
+    choice = schema.choose(events_df, event_col, keep, reserved=(SNAPSHOT,))
     path = os.path.abspath(on_driver(subscriptions_path, "use match_batches, which reads it through Spark"))
-    functions_given = carried(cel_functions)
-    check(find(path).path, functions_given)
-    asked = Pass(
+    registry = carried(cel_functions)
+    check(find(path).path, registry)
+    request = Pass(
         event_col=EVENT,
         keep=(*keep, SNAPSHOT, *((REFUSED,) if observation else ())),
         keep_event=keep_event,
@@ -125,18 +125,18 @@ def match_stream(
     # One row, which each micro-batch queries again, because it is planned again; all tasks of a batch see the broadcast value.
     now = f"{SNAPSHOT} string, {PATH} string, {REFUSED} bigint"
     versions = events_df.sparkSession.range(0, 1, 1, 1).mapInArrow(by_looking(path), now)
-    rows = chosen.given.crossJoin(functions.broadcast(versions))
+    rows = choice.events_frame.crossJoin(functions.broadcast(versions))
     fields = {each.name: each for each in versions.schema.fields}
-    of_snapshot = [fields[name] for name in asked.keep[len(keep) :]]
-    found = rows.mapInArrow(by_version(asked, functions_given), schema.result(asked, chosen, of_snapshot))
+    of_snapshot = [fields[name] for name in request.keep[len(keep) :]]
+    result = rows.mapInArrow(by_version(request, registry), schema.result(request, choice, of_snapshot))
     if observation is not None:
         sums = [functions.max(REFUSED).alias("refused")]
         if want == "all":
             sums += [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in COUNTS]
         else:
             sums.append(functions.count(functions.lit(MATCH)).alias("matches"))
-        found = found.observe(observation, *sums).drop(REFUSED)
-    return found
+        result = result.observe(observation, *sums).drop(REFUSED)
+    return result
 
 
 @final
@@ -262,7 +262,7 @@ class BatchMatcher:
         self._options = options
         self.version: Version | None = None
         self.refused = 0
-        self._found: SparkMatches | None = None
+        self._matches: SparkMatches | None = None
 
     def __call__(self, events: DataFrame, batch_id: int) -> None:
         """Match one micro-batch and write it; Spark calls this."""
@@ -281,29 +281,29 @@ class BatchMatcher:
             self.refused += version.refused - before.refused
         self.version = version
         named = functions.lit(version.digest).alias("snapshot")
-        found = match_events(events, version.path, **self._options)
+        result = match_events(events, version.path, **self._options)
         # Release the previous batch only now, so that the workers keep a snapshot that both use.
-        if self._found is not None:
-            self._found.close()
-        self._found = found
+        if self._matches is not None:
+            self._matches.close()
+        self._matches = result
         if self._rejected is None and self._settled is None:
-            self._write(found.matches.select("*", named), batch_id)
+            self._write(result.matches.select("*", named), batch_id)
             return
         # One pass over the events, whose parts are selected below.
-        found.persist()
+        result.persist()
         try:
-            self._write(found.matches.select("*", named), batch_id)
-            bad = found.rejected.select("*", named)
+            self._write(result.matches.select("*", named), batch_id)
+            bad = result.rejected.select("*", named)
             if self._rejected is not None:
                 self._rejected(bad, batch_id)
             if self._settled is not None:
-                tallies = [row.asDict() for row in found.tallies.collect()]
+                tallies = [row.asDict() for row in result.tallies.collect()]
                 codes = {}
                 if any(row["rejected"] for row in tallies):
                     codes = {row["code"]: row["count"] for row in bad.groupBy("code").count().collect()}
-                self._settled(Settled(batch_id, version, tallies, codes, found.layout, time.monotonic() - began))
+                self._settled(Settled(batch_id, version, tallies, codes, result.layout, time.monotonic() - began))
         finally:
-            found.unpersist()
+            result.unpersist()
 
 
 def match_batches(

@@ -71,6 +71,6 @@ def _check(kind: DataType, place: str) -> None:
         _check(kind.elementType, f"{place}[]")
     elif isinstance(kind, MapType):
         if not isinstance(kind.keyType, _KEYS):
-            found = kind.simpleString()
-            raise TypeError(f"column {place!r} is {found}; the names of an object are text: cast its keys (transform_keys)")
+            kind_name = kind.simpleString()
+            raise TypeError(f"column {place!r} is {kind_name}; the names of an object are text: cast its keys (transform_keys)")
         _check(kind.valueType, f"{place}{{}}")

@@ -54,8 +54,8 @@ def of_path(path: str) -> str:
 
 def path_of(name: str) -> str | None:
     """Return the path in the name of a Delta table; None for other names."""
-    found = _BY_PATH.fullmatch(name)
-    return None if found is None else found["path"].replace("``", "`")
+    match = _BY_PATH.fullmatch(name)
+    return None if match is None else match["path"].replace("``", "`")
 
 
 def full_name(spark: SparkSession, parts: list[str]) -> list[str]:
@@ -195,10 +195,10 @@ class TableWriter:
             return "delta"
         if not is_table(spark, self.table):
             _save(_writer(frame.limit(0), "ignore", self.by, self.options), self.table)
-        found = format_of(spark, self.table)
-        if found not in ("delta", "iceberg"):
-            log.warning("%s is a table of %s: a micro-batch that is repeated is written again", self.table, found)
-        return found
+        table_format = format_of(spark, self.table)
+        if table_format not in ("delta", "iceberg"):
+            log.warning("%s is a table of %s: a micro-batch that is repeated is written again", self.table, table_format)
+        return table_format
 
     def _stream(self, spark: SparkSession) -> str:
         """Return a name of this stream that is valid as long as its checkpoint."""

@@ -47,7 +47,7 @@ T = TypeVar("T")
 log = logging.getLogger("streamer.spark")
 
 #: The number of versions that are kept of a replaced file: running batches may still read the previous one.
-KEPT: Final = 3
+MOST_VERSIONS: Final = 3
 _CURRENT: Final = "current"
 ENDING: Final = ".snapshot"
 _NUMBERED: Final = re.compile(r"(\d+)(?:-.*)?\.snapshot")
@@ -105,21 +105,21 @@ def publish(source: Engine | str | os.PathLike[str], directory: str | os.PathLik
     try:
         if isinstance(source, str | os.PathLike):
             shutil.copyfile(on_driver(source), name)
-            held = verify(name)
+            snapshot = verify(name)
         else:
             source.save(name)
-            held = read_directory(name)
+            snapshot = read_directory(name)
         while True:
-            named, is_there = next_name(os.listdir(directory), held.digest)
+            named, is_there = next_name(os.listdir(directory), snapshot.digest)
             target = directory / named
             if is_there:
-                return Version(held.digest, str(target), held.subscriptions)
+                return Version(snapshot.digest, str(target), snapshot.subscriptions)
             try:
                 # A link refuses an existing name: a process that publishes at the same time uses the next number.
                 os.link(name, target)
             except FileExistsError:
                 continue
-            return Version(held.digest, str(target), held.subscriptions)
+            return Version(snapshot.digest, str(target), snapshot.subscriptions)
     finally:
         with suppress(OSError):
             os.unlink(name)
@@ -162,76 +162,76 @@ def _in_directory(directory: Path) -> Version:
 
 
 def _replaced(path: Path) -> Version:
-    kept = path.parent / f".{path.name}.versions"
-    last = _current(kept)
+    folder = path.parent / f".{path.name}.versions"
+    last = _current(folder)
     try:
         status = path.stat()
         identity = _identity(path, status)
         if last is not None and last[0] == list(identity[1:]):
-            return _version(kept / last[1])
-        if (known := _seen.get(identity)) is not None:
+            return _version(folder / last[1])
+        if (known := _errors.get(identity)) is not None:
             raise known.with_traceback(None)
         try:
-            return _version(_keep(path, identity, kept))
+            return _version(_keep(path, identity, folder))
         except SnapshotError as error:
             _refuse(path, identity, error)
             raise
     except (SnapshotError, FileNotFoundError) as error:
         if isinstance(error, FileNotFoundError):
-            _say(path, "it does not exist")
+            _log_once(path, "it does not exist")
         if last is None:
             raise
-        return replace(_version(kept / last[1]), refused=1)
+        return replace(_version(folder / last[1]), refused=1)
 
 
-def _keep(path: Path, identity: Identity, kept: Path) -> Path:
+def _keep(path: Path, identity: Identity, folder: Path) -> Path:
     """Copy a file to the versions next to it, verify the copy, and make it current. Raises SnapshotError."""
     try:
-        kept.mkdir(exist_ok=True, mode=0o700)
-        descriptor, name = tempfile.mkstemp(prefix=".keep.", dir=kept)
+        folder.mkdir(exist_ok=True, mode=0o700)
+        descriptor, name = tempfile.mkstemp(prefix=".keep.", dir=folder)
     except OSError as error:
         # Then the file is read in place, and Spark repeats a micro-batch during which it is replaced.
-        _say(kept, f"good versions cannot be kept: {error.strerror or error}")
+        _log_once(folder, f"good versions cannot be kept: {error.strerror or error}")
         verify(path)
         return path
     os.close(descriptor)
     try:
         shutil.copyfile(path, name)
         digest = verify(name).digest
-        copy = kept / digest
+        copy = folder / digest
         os.replace(name, copy)
         with open(name, "w", encoding="utf-8") as file:
             json.dump([list(identity[1:]), digest], file)
-        os.replace(name, kept / _CURRENT)
+        os.replace(name, folder / _CURRENT)
     finally:
         with suppress(OSError):
             os.unlink(name)
-    others = [each for each in kept.iterdir() if not each.name.startswith(".") and each.name not in (_CURRENT, digest)]
-    for each in sorted(others, key=lambda each: each.stat().st_mtime_ns)[: -KEPT + 1]:
+    others = [each for each in folder.iterdir() if not each.name.startswith(".") and each.name not in (_CURRENT, digest)]
+    for each in sorted(others, key=lambda each: each.stat().st_mtime_ns)[: -MOST_VERSIONS + 1]:
         with suppress(OSError):
             each.unlink()
     return copy
 
 
-def _current(kept: Path) -> tuple[list[int], str] | None:
+def _current(folder: Path) -> tuple[list[int], str] | None:
     """Return the identity of the last good file, and its digest."""
     try:
-        identity, digest = json.loads((kept / _CURRENT).read_bytes())
+        identity, digest = json.loads((folder / _CURRENT).read_bytes())
     except (OSError, ValueError, TypeError):
         return None
-    return (identity, digest) if (kept / digest).is_file() else None
+    return (identity, digest) if (folder / digest).is_file() else None
 
 
 def _version(path: Path) -> Version:
-    held = read_directory(path)
-    return Version(held.digest, str(path), held.subscriptions)
+    snapshot = read_directory(path)
+    return Version(snapshot.digest, str(path), snapshot.subscriptions)
 
 
 # The bad files that this process has seen, and the messages that it has logged.
 Identity = tuple[str, int, int, int, int]
-_seen: dict[Identity, SnapshotError] = {}
+_errors: dict[Identity, SnapshotError] = {}
 _good: dict[Identity, tuple[str, int]] = {}
-_said: set[tuple[str, str]] = set()
+_logged: set[tuple[str, str]] = set()
 
 
 def _identity(path: Path, status: os.stat_result) -> Identity:
@@ -240,31 +240,31 @@ def _identity(path: Path, status: os.stat_result) -> Identity:
 
 def _verified(path: Path) -> tuple[str, int]:
     identity = _identity(path, path.stat())
-    if (known := _seen.get(identity)) is not None:
+    if (known := _errors.get(identity)) is not None:
         raise known.with_traceback(None)
     if identity not in _good:
         try:
-            held = verify(path)
+            snapshot = verify(path)
         except SnapshotError as error:
             _refuse(path, identity, error)
             raise
-        _bounded(_good)[identity] = held.digest, held.subscriptions
+        _bounded(_good)[identity] = snapshot.digest, snapshot.subscriptions
     return _good[identity]
 
 
 def _refuse(path: Path, identity: Identity, error: SnapshotError) -> None:
-    _bounded(_seen)[identity] = error
+    _bounded(_errors)[identity] = error
     log.warning("%s is passed over: %s: %s", path, error.place, error.reason)
 
 
-def _say(path: Path, reason: str) -> None:
+def _log_once(path: Path, reason: str) -> None:
     """Log a message about a path once."""
-    if (str(path), reason) not in _said:
-        _said.add((str(path), reason))
+    if (str(path), reason) not in _logged:
+        _logged.add((str(path), reason))
         log.warning("%s: %s", path, reason)
 
 
-def _bounded(seen: dict[Identity, T]) -> dict[Identity, T]:
-    if len(seen) >= 1000:
-        seen.clear()
-    return seen
+def _bounded(cache: dict[Identity, T]) -> dict[Identity, T]:
+    if len(cache) >= 1000:
+        cache.clear()
+    return cache

@@ -34,7 +34,7 @@ from streamer.events.reading import IgnoredEvent
 from streamer.model import TOO_COSTLY, Verdict
 from streamer.spark import members, schema, tables
 from streamer.spark.batch import check_options
-from streamer.spark.call import Given, Subscriptions
+from streamer.spark.call import Call, Subscriptions
 from streamer.spark.cogroup_worker import Names, Run
 from streamer.spark.compat import is_frame
 from streamer.spark.worker import EVENT, Batches, Pass, named, pieces
@@ -124,7 +124,7 @@ def explain_events(
     ids = _ids(subscription_id)
     if isinstance(events, str):
         events = tables.active(events)
-    chosen = schema.choose(events, event_col, keep, taken=COLUMNS)
+    choice = schema.choose(events, event_col, keep, reserved=COLUMNS)
     options = engine_options.pop("format_options", None)
     if format is not None or layout is not None or options is not None:
         engine_options["layout"] = with_options(layout_of(format, layout, stacklevel=3), format, options)
@@ -132,41 +132,41 @@ def explain_events(
         subscriptions = members.texts_of(subscriptions, subscription_col, extra)
     elif subscription_col is not None:
         raise TypeError(f"subscription_col: only a DataFrame has columns, not {type(subscriptions).__name__}")
-    given = Given.of(events.sparkSession, subscriptions, engine_options)
-    found = _find(given, ids)
-    asked = Pass(EVENT, tuple(keep), keep_event, "matches", fail=False, backend=_backend.BACKEND)
+    call = Call.of(events.sparkSession, subscriptions, engine_options)
+    texts = _find(call, ids)
+    request = Pass(EVENT, tuple(keep), keep_event, "matches", fail=False, backend=_backend.BACKEND)
     fields = [StructField(name, kind) for name, kind in COLUMNS.items()]
     if keep_event:
-        fields.append(StructField("event", chosen.event_type))
-    return chosen.given.mapInArrow(by_judging(asked, found, given.options), StructType([*fields, *chosen.kept]))
+        fields.append(StructField("event", choice.event_type))
+    return choice.events_frame.mapInArrow(by_judging(request, texts, call.options), StructType([*fields, *choice.carried]))
 
 
-def _ids(given: str | Sequence[str]) -> list[str]:
+def _ids(wanted: str | Sequence[str]) -> list[str]:
     """Return the chosen ids without duplicates. Raises TypeError and ValueError."""
-    ids = [given] if isinstance(given, str) else list(dict.fromkeys(given))
+    ids = [wanted] if isinstance(wanted, str) else list(dict.fromkeys(wanted))
     if not all(isinstance(each, str) for each in ids):
-        raise TypeError(f"subscription_id: expected an id or a list of ids, not {given!r}")
+        raise TypeError(f"subscription_id: expected an id or a list of ids, not {wanted!r}")
     if not 1 <= len(ids) <= MOST:
         raise ValueError(f"subscription_id: expected 1 to {MOST} ids, not {len(ids):,}")
     return ids
 
 
-def _find(given: Given, ids: Sequence[str]) -> list[dict[str, Any]]:
+def _find(call: Call, ids: Sequence[str]) -> list[dict[str, Any]]:
     """Return the subscriptions of some ids. Raises UnknownSubscriptionError."""
-    if is_frame(given.source):
-        texts = given.source.mapInArrow(by_id(frozenset(ids), given.options, _backend.BACKEND), "text string").collect()
-        engine = Engine(**given.options)
+    if is_frame(call.source):
+        texts = call.source.mapInArrow(by_id(frozenset(ids), call.options, _backend.BACKEND), "text string").collect()
+        engine = Engine(**call.options)
         engine.add_many(row["text"] for row in texts)
         engine.bloom.stop()
     else:
-        engine = given.engine()
-    found = []
+        engine = call.engine()
+    specs = []
     for each in ids:
         subscription = engine.get(each)
         if subscription is None:
             raise UnknownSubscriptionError(each)
-        found.append(subscription.to_dict())
-    return found
+        specs.append(subscription.to_dict())
+    return specs
 
 
 def by_id(ids: frozenset[str], options: Mapping[str, Any], backend: _backend.Backend) -> Run:
@@ -177,51 +177,53 @@ def by_id(ids: frozenset[str], options: Mapping[str, Any], backend: _backend.Bac
         wanted = pa.array(sorted(ids), pa.string())
         for batch in batches:
             texts = batch.column("text")
-            _, _, found, _ = names.of(texts)
-            yield pa.record_batch([texts], names=["text"]).filter(pc.is_in(found, value_set=wanted))
+            _, _, ids_of_texts, _ = names.of(texts)
+            yield pa.record_batch([texts], names=["text"]).filter(pc.is_in(ids_of_texts, value_set=wanted))
 
     return find_by_id
 
 
-def by_judging(asked: Pass, subscriptions: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> Run:
+def by_judging(request: Pass, subscriptions: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> Run:
     """Return the function for `mapInArrow` that judges every event on each of some subscriptions."""
 
     def explain_each(batches: Batches) -> Batches:
-        asked.begin()
+        request.begin()
         engine = Engine(**options)
         engine.add_many(subscriptions)
         engine.bloom.stop()
         compiled = [engine._compile(each) for each in engine.subscriptions()]
         at_once = max(ROWS_AT_ONCE // len(compiled), 1)
-        for batch in (named(asked, each) for each in batches):
+        for batch in (named(request, each) for each in batches):
             for start in range(0, batch.num_rows, at_once):
                 events = batch.slice(start, at_once)
                 rows = [row for event in events.column(EVENT) for row in rows_of(event.as_py(), compiled, engine._options)]
                 columns = {name: pa.array([row.get(name) for row in rows], _ARROW[kind]) for name, kind in COLUMNS.items()}
                 columns["row"] = pa.array([at for at in range(events.num_rows) for _ in compiled], pa.int64())
-                for piece in pieces(asked, events, pa.RecordBatch.from_pydict(columns)):
+                for piece in pieces(request, events, pa.RecordBatch.from_pydict(columns)):
                     at = piece.column("row")
                     parts = {name: piece.column(name) for name in COLUMNS}
-                    if asked.keep_event:
+                    if request.keep_event:
                         parts["event"] = events.column(EVENT).take(at)
-                    yield pa.RecordBatch.from_pydict(parts | {name: events.column(name).take(at) for name in asked.keep})
+                    yield pa.RecordBatch.from_pydict(parts | {name: events.column(name).take(at) for name in request.keep})
 
     return explain_each
 
 
-def rows_of(event: str | bytes | None, asked: Sequence[CompiledSubscription], options: Options) -> Iterator[dict[str, Any]]:
+def rows_of(
+    event: str | bytes | None, subscriptions: Sequence[CompiledSubscription], options: Options
+) -> Iterator[dict[str, Any]]:
     """Yield one row for each subscription and the event; a missing column is null."""
     nothing = {"matched": False, "failed": 0, "near_miss": False}
     try:
         changes = options.read_all(event, None, None)
     except IgnoredEvent as ignored:
         note = {"verdict": Verdict.FALSE.value, "note": note_of_ignored(ignored)}
-        yield from ({**nothing, **note, "subscription_id": each.id} for each in asked)
+        yield from ({**nothing, **note, "subscription_id": each.id} for each in subscriptions)
     except EventError as error:
         note = {"note": f"the event is rejected: {error}"}
-        yield from ({**nothing, **note, "subscription_id": each.id} for each in asked)
+        yield from ({**nothing, **note, "subscription_id": each.id} for each in subscriptions)
     else:
-        for each in asked:
+        for each in subscriptions:
             with EFFORT.bounded():
                 row = _row(deciding(each, changes, options)[0], options)
             yield row

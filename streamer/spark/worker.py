@@ -117,9 +117,9 @@ def inner(count: int) -> list[str]:
     return [f"_streamer_{n}" for n in range(count)]
 
 
-def named(asked: Pass, batch: pa.RecordBatch) -> pa.RecordBatch:
+def named(request: Pass, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rename the kept columns to their names in the result."""
-    names = dict(zip(inner(len(asked.keep)), asked.keep, strict=True))
+    names = dict(zip(inner(len(request.keep)), request.keep, strict=True))
     return batch.rename_columns([names.get(name, name) for name in batch.schema.names])
 
 
@@ -142,13 +142,13 @@ def choose_backend(backend: _backend.Backend) -> None:
 class Output:
     """Puts columns together as Spark expects them for a pass; missing columns are null."""
 
-    def __init__(self, asked: Pass, given: pa.Schema) -> None:
-        types = {**_ARROW, "event": given.field(asked.event_col).type}
-        names = columns(asked.want, keep_event=asked.keep_event)
+    def __init__(self, request: Pass, schema: pa.Schema) -> None:
+        types = {**_ARROW, "event": schema.field(request.event_col).type}
+        names = columns(request.want, keep_event=request.keep_event)
         self._schema: Final = pa.schema(
             [
                 *(pa.field(name, types.get(name, pa.string())) for name in names),
-                *(given.field(name).with_nullable(True) for name in asked.keep),
+                *(schema.field(name).with_nullable(True) for name in request.keep),
             ]
         )
 
@@ -181,8 +181,8 @@ class Tallies:
             return
         if numbers is None:
             numbers = repeated(1, len(tenants), pa.int64())
-        given = pa.table({"tenant": tenants, "collection": collections, "number": numbers})
-        summed = given.group_by(["tenant", "collection"]).aggregate([("number", "sum")])
+        table = pa.table({"tenant": tenants, "collection": collections, "number": numbers})
+        summed = table.group_by(["tenant", "collection"]).aggregate([("number", "sum")])
         at = COUNTS.index(name)
         for row in summed.to_pylist():
             self._counts.setdefault((row["tenant"], row["collection"]), [0] * len(COUNTS))[at] += row["number_sum"]
@@ -195,18 +195,18 @@ class Tallies:
     def merge(self, row: Sequence[Any]) -> None:
         """Add a row that `take` returned."""
         tenant, collection, *numbers = row
-        held = self._counts.setdefault((tenant, collection), [0] * len(COUNTS))
-        self._counts[tenant, collection] = [a + b for a, b in zip(held, numbers, strict=True)]
+        counts = self._counts.setdefault((tenant, collection), [0] * len(COUNTS))
+        self._counts[tenant, collection] = [a + b for a, b in zip(counts, numbers, strict=True)]
 
     def rows(self, output: Output) -> Batches:
         """Return the counts as rows of a pass, and reset them."""
-        if taken := self.take():
-            named = dict(zip(("tenant", "collection", *COUNTS), zip(*taken, strict=True), strict=True))
+        if counted := self.take():
+            named = dict(zip(("tenant", "collection", *COUNTS), zip(*counted, strict=True), strict=True))
             parts = {name: pa.array(values, _ARROW.get(name, pa.string())) for name, values in named.items()}
-            yield output.batch(len(taken), {"kind": repeated(TALLY, len(taken), pa.int8()), **parts})
+            yield output.batch(len(counted), {"kind": repeated(TALLY, len(counted), pa.int8()), **parts})
 
 
-def refuse(asked: Pass, engine: Engine, batch: pa.RecordBatch, rejected: pa.RecordBatch, number: Number | None) -> None:
+def refuse(request: Pass, engine: Engine, batch: pa.RecordBatch, rejected: pa.RecordBatch, number: Number | None) -> None:
     """Raise the first of a batch's rejected events, if there is one, with its id and position.
 
     Args:
@@ -217,9 +217,9 @@ def refuse(asked: Pass, engine: Engine, batch: pa.RecordBatch, rejected: pa.Reco
     first = rejected.slice(0, 1).to_pylist()[0]
     at = first["row"]
     words = [] if number is None else [f"row {number(at):,}{of_partition()}, counted from 0"]
-    if (own := _id_of(engine, batch.column(asked.event_col).slice(at, 1))) is not None:
+    if (own := _id_of(engine, batch.column(request.event_col).slice(at, 1))) is not None:
         words.append(f"id {shortened(own)!r}")
-    words += [f"{name}={shortened(str(batch.column(name)[at].as_py()))}" for name in asked.keep]
+    words += [f"{name}={shortened(str(batch.column(name)[at].as_py()))}" for name in request.keep]
     reason = f"{first['detail']} ({', '.join([*words, ''])}on_error='reject' puts such events aside)"
     try:
         code = EventCode(first["code"])
@@ -241,8 +241,8 @@ def _id_of(engine: Engine, event: pa.Array) -> str | None:
         before=None,
         unknown=None,
     )
-    found, _ = Engine(layout=layout, limits=engine._options.limits).locate_arrow(event)
-    own: str | None = found.column("event_id")[0].as_py()
+    located, _ = Engine(layout=layout, limits=engine._options.limits).locate_arrow(event)
+    own: str | None = located.column("event_id")[0].as_py()
     return own
 
 
@@ -256,48 +256,48 @@ def of_partition() -> str:
     return "" if task is None else f" of partition {task.partitionId()}"
 
 
-def rejections(asked: Pass, output: Output, batch: pa.RecordBatch, rejected: pa.RecordBatch) -> pa.RecordBatch:
+def rejections(request: Pass, output: Output, batch: pa.RecordBatch, rejected: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows for rejected events; `row` is the position in the batch."""
     rows = rejected.column("row")
     parts = {
         "kind": repeated(REJECTED, len(rows), pa.int8()),
-        "event": batch.column(asked.event_col).take(rows),
+        "event": batch.column(request.event_col).take(rows),
         "code": rejected.column("code"),
         "detail": rejected.column("detail"),
         "position": rejected.column("position"),
-        **{name: batch.column(name).take(rows) for name in asked.keep},
+        **{name: batch.column(name).take(rows) for name in request.keep},
     }
     return output.batch(len(rows), parts)
 
 
-def matches(asked: Pass, output: Output, batch: pa.RecordBatch, found: pa.RecordBatch, events: pa.RecordBatch) -> pa.RecordBatch:
+def matches(request: Pass, output: Output, batch: pa.RecordBatch, hits: pa.RecordBatch, events: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows for matches; `row` is the position of the event in the batch."""
-    rows = found.column("row")
+    rows = hits.column("row")
     parts = {
         "kind": repeated(MATCH, len(rows), pa.int8()),
         **{name: events.column(name).take(rows) for name in ("event_id", "tenant", "collection", "type")},
-        **{name: found.column(name) for name in ("subscription_id", "gateway_id", "transition", "certain")},
-        **{name: batch.column(name).take(rows) for name in asked.keep},
+        **{name: hits.column(name) for name in ("subscription_id", "gateway_id", "transition", "certain")},
+        **{name: batch.column(name).take(rows) for name in request.keep},
     }
-    if asked.keep_event:
-        parts["event"] = batch.column(asked.event_col).take(rows)
+    if request.keep_event:
+        parts["event"] = batch.column(request.event_col).take(rows)
     return output.batch(len(rows), parts)
 
 
-def pieces(asked: Pass, batch: pa.RecordBatch, found: pa.RecordBatch) -> Batches:
+def pieces(request: Pass, batch: pa.RecordBatch, hits: pa.RecordBatch) -> Batches:
     """Cut matches into pieces that each carry about `BYTES_AT_ONCE` bytes."""
-    names = (*asked.keep, asked.event_col) if asked.keep_event else asked.keep
+    names = (*request.keep, request.event_col) if request.keep_event else request.keep
     carried = [column for column in map(batch.column, dict.fromkeys(names)) if _may_be_long(column.type)]
     if not carried:
-        yield found
+        yield hits
         return
-    rows = found.column("row")
+    rows = hits.column("row")
     ends = pc.cumulative_sum(reduce(pc.add, [bytes_of(column).take(rows) for column in carried]))
     start, before = 0, 0
-    while start < found.num_rows:
+    while start < hits.num_rows:
         # The matches that end within the bound, and one at least.
         end = max(bisect_right(ends, before + BYTES_AT_ONCE, lo=start, key=lambda each: each.as_py()), start + 1)
-        yield found.slice(start, end - start)
+        yield hits.slice(start, end - start)
         start, before = end, ends[end - 1].as_py()
 
 
@@ -341,7 +341,7 @@ def match_some(engine: Engine, events: pa.Array, meet: Callable[[pa.RecordBatch]
 
 
 def match_rows(
-    asked: Pass,
+    request: Pass,
     output: Output,
     engine: Engine,
     batch: pa.RecordBatch,
@@ -359,21 +359,21 @@ def match_rows(
         number: as of `refuse`.
         counting: also return rows for the events, and for the rejected among them, and not only for matches.
     """
-    most = min(asked.batch_size or engine._options.batch_size or ROWS_AT_ONCE, ROWS_AT_ONCE)
+    most = min(request.batch_size or engine._options.batch_size or ROWS_AT_ONCE, ROWS_AT_ONCE)
     start = 0
     while start < batch.num_rows:
         chunk = batch.slice(start, most)
-        result = match_some(engine, chunk.column(asked.event_col), meet)
-        if asked.fail:
-            refuse(asked, engine, chunk, result.rejected, number and partial(_after, number, start))
+        result = match_some(engine, chunk.column(request.event_col), meet)
+        if request.fail:
+            refuse(request, engine, chunk, result.rejected, number and partial(_after, number, start))
         start += result.events.num_rows
-        for found in pieces(asked, chunk, result.matches):
-            if found.num_rows:
-                yield matches(asked, output, chunk, found, result.events)
-        if asked.want == "all":
+        for piece in pieces(request, chunk, result.matches):
+            if piece.num_rows:
+                yield matches(request, output, chunk, piece, result.events)
+        if request.want == "all":
             if counting:
                 if result.rejected.num_rows:
-                    yield rejections(asked, output, chunk, result.rejected)
+                    yield rejections(request, output, chunk, result.rejected)
                 count(tallies, result.events, result.rejected)
             count_matches(tallies, result.events, result.matches)
             if len(tallies) > MOST_TALLIES:
@@ -394,9 +394,9 @@ def count(tallies: Tallies, events: pa.RecordBatch, rejected: pa.RecordBatch) ->
     tallies.add("ignored", tenants.filter(is_ignored), collections.filter(is_ignored))
 
 
-def count_matches(tallies: Tallies, events: pa.RecordBatch, found: pa.RecordBatch) -> None:
+def count_matches(tallies: Tallies, events: pa.RecordBatch, hits: pa.RecordBatch) -> None:
     """Count matches, and the events that have some."""
-    counted = pc.value_counts(found.column("row"))
+    counted = pc.value_counts(hits.column("row"))
     rows = counted.field("values")
     tenants, collections = events.column("tenant").take(rows), events.column("collection").take(rows)
     tallies.add("matched", tenants, collections)
@@ -408,7 +408,7 @@ Sift: TypeAlias = Callable[[pa.RecordBatch, Tallies], pa.Array]
 
 
 def by_snapshot(
-    asked: Pass,
+    request: Pass,
     name: str,
     sieve: Callable[[], Sift] | None = None,
     functions: Carried | None = None,
@@ -423,25 +423,25 @@ def by_snapshot(
     """
 
     def match_by_snapshot(batches: Batches) -> Batches:
-        asked.begin()
+        request.begin()
         snapshot: Opened | None = None
         output: Output | None = None
         tallies = Tallies()
         sift = None if sieve is None else sieve()
         first = 0
-        for batch in (named(asked, each) for each in batches):
+        for batch in (named(request, each) for each in batches):
             if snapshot is None or output is None:
                 # Only with the first event: an empty partition opens no file.
-                snapshot, output = opened(name, asked.backend, functions), Output(asked, batch.schema)
+                snapshot, output = opened(name, request.backend, functions), Output(request, batch.schema)
             number: Number = first.__add__
             first += batch.num_rows
             if sift is not None:
                 rows = sift(batch, tallies)
                 batch, number = batch.take(rows), partial(_picked, number, rows)
             yield from match_rows(
-                asked, output, snapshot.engine, batch, tallies, meet=snapshot.meet, number=number, counting=counting
+                request, output, snapshot.engine, batch, tallies, meet=snapshot.meet, number=number, counting=counting
             )
-        if output is not None and asked.want == "all":
+        if output is not None and request.want == "all":
             yield from tallies.rows(output)
 
     return match_by_snapshot
@@ -451,20 +451,20 @@ def _picked(number: Number, rows: pa.Array, at: int) -> int:
     return number(rows[at].as_py())
 
 
-def by_reading(asked: Pass, options: Mapping[str, Any]) -> Callable[[Batches], Batches]:
+def by_reading(request: Pass, options: Mapping[str, Any]) -> Callable[[Batches], Batches]:
     """Return the function that `mapInArrow` runs if the job needs only the rejected events."""
 
     def read_events(batches: Batches) -> Batches:
-        asked.begin()
+        request.begin()
         engine = Engine(**options)
         first = 0
-        for batch in (named(asked, each) for each in batches):
-            _, rejected = engine.locate_arrow(batch.column(asked.event_col))
-            if asked.fail:
-                refuse(asked, engine, batch, rejected, first.__add__)
+        for batch in (named(request, each) for each in batches):
+            _, rejected = engine.locate_arrow(batch.column(request.event_col))
+            if request.fail:
+                refuse(request, engine, batch, rejected, first.__add__)
             first += batch.num_rows
             if rejected.num_rows:
-                yield rejections(asked, Output(asked, batch.schema), batch, rejected)
+                yield rejections(request, Output(request, batch.schema), batch, rejected)
 
     return read_events
 

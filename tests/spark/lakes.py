@@ -97,8 +97,8 @@ def events(first: int, count: int) -> list[str]:
 
 
 def expected(texts: list[str]) -> Counter[tuple[str, str]]:
-    asked = engine()
-    return Counter((json.loads(text)["id"], match.subscription_id) for text in texts for match in asked.match(text))
+    matcher = engine()
+    return Counter((json.loads(text)["id"], match.subscription_id) for text in texts for match in matcher.match(text))
 
 
 def add(spark: SparkSession, kind: str, table: str, texts: list[str]) -> None:
@@ -173,20 +173,20 @@ def test_a_batch_that_is_repeated_is_written_once(spark: SparkSession, kind: str
     if kind == "delta":
         spark.conf.set("spark.sql.sources.default", "delta")
     publish(engine(), tmp_path / "versions")
-    given = read_table(spark, source)
+    frame = read_table(spark, source)
     one, two = (match_batches(tmp_path / "versions", write_to_table(target, app_id=name)) for name in ("one", "two"))
     for batch in (0, 1, 1, 0):
-        one(given, batch)
+        one(frame, batch)
     # What it wrote is known to a driver that begins anew, and even if others wrote meanwhile.
-    two(given, 0)
-    match_batches(tmp_path / "versions", write_to_table(target, app_id="one"))(given, 1)
-    two(given.limit(0), 1)
-    two(given, 1)
+    two(frame, 0)
+    match_batches(tmp_path / "versions", write_to_table(target, app_id="one"))(frame, 1)
+    two(frame.limit(0), 1)
+    two(frame, 1)
     spark.conf.unset("spark.sql.sources.default")
     once = expected(events(0, 50))
     assert pairs(read_table(spark, target)) == once + once + once
     with pytest.raises(streamer.ConfigError, match="app_id: the stream has no name"):
-        match_batches(tmp_path / "versions", write_to_table(target))(given, 2)
+        match_batches(tmp_path / "versions", write_to_table(target))(frame, 2)
 
 
 # Over Spark Connect
@@ -245,21 +245,21 @@ def test_tables_are_read_and_written_once_over_connect(conf: dict[str, str], tmp
         for kind in KINDS
     }
     jars = [conf["spark.jars"], *filter(None, [os.environ["STREAMER_CONNECT"].replace(os.pathsep, ",")])]
-    given = {**conf, "spark.jars": ",".join(jars), "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
-    given["spark.sql.catalog.lake.warehouse"] = str(tmp_path / "lake")
-    words = [json.dumps(given), json.dumps(str(tmp_path / "s.snapshot")), json.dumps(tables)]
+    settings = {**conf, "spark.jars": ",".join(jars), "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
+    settings["spark.sql.catalog.lake.warehouse"] = str(tmp_path / "lake")
+    words = [json.dumps(settings), json.dumps(str(tmp_path / "s.snapshot")), json.dumps(tables)]
     command = [sys.executable, "-W", "ignore", "-c", OVER_CONNECT, *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
-    said = [line for line in done.stdout.splitlines() if line.startswith("said ")]
-    assert said, done.stderr[-5000:]
-    found = json.loads(said[0].removeprefix("said "))
+    answers = [line for line in done.stdout.splitlines() if line.startswith("said ")]
+    assert answers, done.stderr[-5000:]
+    results = json.loads(answers[0].removeprefix("said "))
     wanted = sorted(map(list, expected(texts).elements()))
     for kind in KINDS:
-        assert found[kind] == wanted
+        assert results[kind] == wanted
         if pyspark.__version__.startswith("3."):
-            assert "match_batches does not work over Spark Connect" in found[f"{kind} streamed"]
+            assert "match_batches does not work over Spark Connect" in results[f"{kind} streamed"]
         else:
-            assert found[f"{kind} streamed"] == wanted
+            assert results[f"{kind} streamed"] == wanted
 
 
 # The change data feed
@@ -292,12 +292,12 @@ def change(spark: SparkSession, rng: random.Random) -> None:
 
 def states(spark: SparkSession) -> list[dict[int, dict[str, Any]]]:
     """The rows of each version of the table, by their key, as JSON has them."""
-    found = []
+    results = []
     for version in range(spark.sql("DESCRIBE HISTORY shop.orders").count()):
         rows = spark.read.option("versionAsOf", version).table("shop.orders")
         documents = [json.loads(row[0]) for row in rows.select(text_of(struct(*rows.columns), rows.schema, "row")).collect()]
-        found.append({document["id"]: document for document in documents})
-    return found
+        results.append({document["id"]: document for document in documents})
+    return results
 
 
 def test_a_change_data_feed_is_matched_as_its_changes_are(spark: SparkSession, tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_change_data_feed_is_matched_as_its_changes_are(spark: SparkSession, t
             change(spark, rng)
         done = job(*stream)
         assert done.exit_code == OK, (seed, done.output)
-    asked = engine(ABOUT_CHANGES)
+    matcher = engine(ABOUT_CHANGES)
     wanted: Counter[tuple[Any, ...]] = Counter()
     versions = states(spark)
     for version, (before, after) in enumerate(pairwise(versions), 1):
@@ -334,18 +334,18 @@ def test_a_change_data_feed_is_matched_as_its_changes_are(spark: SparkSession, t
             kind = "delete" if new is None else "insert" if old is None else "update"
             if old != new:
                 event = {"id": f"{version}:{key}", "collection": "orders", "type": kind, "data": new, "before": old}
-                for match in asked.match(json.dumps(event)):
+                for match in matcher.match(json.dumps(event)):
                     wanted[event["id"], kind, match.subscription_id, match.transition, version] += 1
     feed = spark.read.option("readChangeFeed", "true").option("startingVersion", 0).table("shop.orders")
-    batch = match_events(changes_of(feed, "id", collection="orders"), asked, keep=["_commit_version"])
+    batch = match_events(changes_of(feed, "id", collection="orders"), matcher, keep=["_commit_version"])
     assert job(*words, "-s", str(tmp_path / "s.jsonl"), "--out", f"{tmp_path}/batch").exit_code == OK
-    for way, found in {
+    for way, results in {
         "batch": batch.matches,
         "job": spark.read.parquet(f"{tmp_path}/batch"),
         "stream": spark.read.format("delta").load(f"{tmp_path}/stream"),
     }.items():
         rows = [
-            tuple(row) for row in found.select("event_id", "type", "subscription_id", "transition", "_commit_version").collect()
+            tuple(row) for row in results.select("event_id", "type", "subscription_id", "transition", "_commit_version").collect()
         ]
         # An update that changes nothing is in the feed, and nothing in the versions tells of it.
         same = {row for row in rows if row[1] == "update" and unchanged(versions, row)}

@@ -34,8 +34,8 @@ def backend() -> str:
 
 @pytest.fixture(scope="module")
 def conf() -> dict[str, str]:
-    given: dict[str, str] = json.loads(os.environ["STREAMER_STORE"])[1]
-    return given
+    options: dict[str, str] = json.loads(os.environ["STREAMER_STORE"])[1]
+    return options
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def written(spark: SparkSession, texts: list[str], folder: str) -> DataFrame:
 def test_a_batch_is_matched(spark: SparkSession, root: str, tmp_path: Path, form: str, strategy: Any) -> None:
     root = f"{root}/{strategy}/{form.replace(' ', '-')}"
     texts = events(0, 200)
-    given = written(spark, texts, f"{root}/events")
+    incoming = written(spark, texts, f"{root}/events")
     path = tmp_path / "subscriptions"
     if form == "snapshot":
         engine().save(path)
@@ -81,7 +81,7 @@ def test_a_batch_is_matched(spark: SparkSession, root: str, tmp_path: Path, form
     # The name of JSON lines tells what they are.
     place = put(spark, root, "subscriptions.snapshot" if form == "snapshot" else "subscriptions.jsonl", path)
     source: Any = spark.read.text(place) if form == "dataframe" else place
-    match_events(given, source, strategy=strategy).matches.write.parquet(f"{root}/matches")
+    match_events(incoming, source, strategy=strategy).matches.write.parquet(f"{root}/matches")
     assert pairs(spark.read.parquet(f"{root}/matches")) == expected(texts)
 
 
@@ -111,14 +111,14 @@ def test_micro_batches_follow_versions(spark: SparkSession, root: str) -> None:
 def test_a_stream_reads_and_writes_there_and_has_its_subscriptions_here(spark: SparkSession, root: str, tmp_path: Path) -> None:
     texts = events(0, 60)
     written(spark, texts[:30], f"{root}/events")
-    given = spark.readStream.text(f"{root}/events")
+    incoming = spark.readStream.text(f"{root}/events")
     with pytest.raises(ConfigError, match=r"is not on this machine: .* use match_batches, which reads it through Spark"):
-        match_stream(given, f"{root}/versions")
+        match_stream(incoming, f"{root}/versions")
     publish(engine(), tmp_path / "versions")
     for more in ([], texts[30:]):
         if more:
             written(spark, more, f"{root}/events")
-        stream = match_stream(given, tmp_path / "versions").writeStream.format("parquet")
+        stream = match_stream(incoming, tmp_path / "versions").writeStream.format("parquet")
         stream = stream.option("checkpointLocation", f"{root}/checkpoint").option("path", f"{root}/matches")
         stream.trigger(availableNow=True).start().awaitTermination()
     assert pairs(spark.read.parquet(f"{root}/matches")) == expected(texts)

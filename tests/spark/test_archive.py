@@ -75,8 +75,8 @@ def submit(place: Path, cluster: str, *arguments: str, python: Path) -> subproce
     import pyspark
 
     home = os.path.dirname(pyspark.__file__)
-    left_out = ("PYTHONPATH", "PYSPARK_PYTHON", "STREAMER_BACKEND")
-    environment = {name: value for name, value in os.environ.items() if name not in left_out}
+    excluded = ("PYTHONPATH", "PYSPARK_PYTHON", "STREAMER_BACKEND")
+    environment = {name: value for name, value in os.environ.items() if name not in excluded}
     environment |= {"SPARK_HOME": home, "PYSPARK_DRIVER_PYTHON": str(python)}
     settings = (
         "spark.ui.enabled=false",

@@ -64,10 +64,10 @@ def expected(engine: Engine, events: list[bytes]) -> Counter[Row]:
     rows: Counter[Row] = Counter()
     for n, event in enumerate(events):
         try:
-            found = engine.match(event)
+            matches = engine.match(event)
         except EventError:
             continue
-        rows.update((n, match.subscription_id, match.gateway_id, match.transition, match.certain) for match in found)
+        rows.update((n, match.subscription_id, match.gateway_id, match.transition, match.certain) for match in matches)
     return rows
 
 
@@ -91,7 +91,7 @@ def plan_of(matches: DataFrame) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
-def found(matches: DataFrame) -> Counter[Row]:
+def rows_of(matches: DataFrame) -> Counter[Row]:
     rows = matches.select("n", "subscription_id", "gateway_id", "transition", "certain").collect()
     return Counter(tuple(row) for row in rows)
 
@@ -117,17 +117,17 @@ def test_random_sets_match_as_in_the_embedded_engine(spark: SparkSession, backen
     rng = random.Random(11)
     engine = random_engine(rng, 60)
     events = random_events(rng, 300)
-    given = frame(spark, events, 7)
-    result = match_events(given, engine, **options)
+    source = frame(spark, events, 7)
+    result = match_events(source, engine, **options)
     assert ("match_by_snapshot" in plan_of(result.matches)) == (way != "salted")
     want = expected(engine, events)
-    assert found(result.matches) == want
+    assert rows_of(result.matches) == want
     assert len(want) > 300, "too few matches to tell"
     bad = result.rejected.select("n", "event", "code", "position").collect()
     assert Counter((row.n, bytes(row.event), row.code, row.position) for row in bad) == rejected(engine, events)
     # Another order, and other partitions.
-    again = match_events(given.orderBy("value").coalesce(2), engine, **options)
-    assert found(again.matches) == want
+    again = match_events(source.orderBy("value").coalesce(2), engine, **options)
+    assert rows_of(again.matches) == want
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
@@ -157,7 +157,7 @@ def test_a_tenant_with_most_events_is_matched_right_however_spark_joins_and_cuts
     try:
         for strategy in STRATEGIES:
             result = match_events(frame(spark, events, 7), engine, strategy=strategy, keep=["n"], cogroup_options=SMALL)
-            assert found(result.matches) == want, strategy
+            assert rows_of(result.matches) == want, strategy
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
@@ -198,14 +198,14 @@ def test_batch_size_says_how_many_events_a_worker_matches_at_once(
     spark: SparkSession, backend: str, strategy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reaches the workers by either strategy, of the call and of the engine, and changes nothing that matches."""
-    told = []
+    recorded = []
 
     def heard(make: Any) -> Any:
-        def made(asked: Pass, how: Any, *rest: Any, **named: Any) -> Any:
+        def made(request: Pass, how: Any, *rest: Any, **named: Any) -> Any:
             # Broadcast carries a file, cogroup the options.
             options = how if isinstance(how, dict) else read_directory(next(files.folder().glob(f"*/{how}"))).engine_options()
-            told.append((asked.batch_size, options["batch_size"]))
-            return make(asked, how, *rest, **named)
+            recorded.append((request.batch_size, options["batch_size"]))
+            return make(request, how, *rest, **named)
 
         return made
 
@@ -215,14 +215,14 @@ def test_batch_size_says_how_many_events_a_worker_matches_at_once(
     subscriptions, events = list(random_engine(rng, 40).subscriptions()), random_events(rng, 60)
     engine = Engine(batch_size=9)
     engine.add_many(subscriptions)
-    given = frame(spark, events, 2)
+    source = frame(spark, events, 2)
     for batch_size in (7, None):
-        told.clear()
-        result = match_events(given, engine, strategy=strategy, keep=["n"], batch_size=batch_size)
-        assert set(told) == {(batch_size, 9)}
-        assert found(result.matches) == expected(engine, events)
+        recorded.clear()
+        result = match_events(source, engine, strategy=strategy, keep=["n"], batch_size=batch_size)
+        assert set(recorded) == {(batch_size, 9)}
+        assert rows_of(result.matches) == expected(engine, events)
     with pytest.raises(ValueError, match="batch_size"):
-        match_events(given, engine, strategy=strategy, batch_size=0)
+        match_events(source, engine, strategy=strategy, batch_size=0)
 
 
 def table_of_cases() -> dict[str, list[Case]]:
@@ -272,19 +272,19 @@ def test_the_table_of_cases_holds_on_spark(spark: SparkSession, backend: str, st
         for text in case.subscriptions:
             probe = Engine(layout=first.layout, default_tenant=first.default_tenant, limits=first.limits)
             probe.add(text)
-            (held,) = probe.subscriptions()
-            named[f"{number}/{held.id}"] = held.id
-            engine.add({**held.to_dict(), **tenant, "id": f"{number}/{held.id}"})
+            (stored,) = probe.subscriptions()
+            named[f"{number}/{stored.id}"] = stored.id
+            engine.add({**stored.to_dict(), **tenant, "id": f"{number}/{stored.id}"})
         own.append(named)
     result = match_events(frame(spark, events, 3), engine, strategy=strategy, keep=["n"])
-    got = found(result.matches)
+    got = rows_of(result.matches)
     assert got == expected(engine, events)
     ids: list[set[str]] = [set() for _ in cases]
     for n, subscription_id, *_ in got:
         if subscription_id in own[n]:
             ids[n].add(own[n][subscription_id])
-    for case, seen in zip(cases, ids, strict=True):
-        assert seen == (case.expect_ids or frozenset()), case.id
+    for case, got_ids in zip(cases, ids, strict=True):
+        assert got_ids == (case.expect_ids or frozenset()), case.id
     codes = {row.n: (row.code, row.position) for row in result.rejected.select("n", "code", "position").collect()}
     for n, case in enumerate(cases):
         if case.event_error is None:
@@ -303,8 +303,8 @@ def test_the_cases_of_each_format_hold_on_spark(spark: SparkSession, backend: st
         engine = Engine(format=name)
         engine.add_many(cases.subscriptions)
         rows = [(f"{name}/{number}", bytearray(event)) for number, event in enumerate(cases.events)]
-        given = spark.createDataFrame(rows, "n string, value binary").coalesce(1)
-        result = match_events(given, engine, strategy="broadcast", keep=["n"])
+        source = spark.createDataFrame(rows, "n string, value binary").coalesce(1)
+        result = match_events(source, engine, strategy="broadcast", keep=["n"])
         parts.append(result.matches.selectExpr("n", "subscription_id", "transition", "certain"))
         parts.append(result.rejected.selectExpr("n", "null as subscription_id", "null as transition", "null as certain"))
     matches: dict[str, list[tuple[int, Found]]] = {name: [] for name in formats}
@@ -418,10 +418,10 @@ def test_counts_add_up(spark: SparkSession, backend: str, strategy: Any) -> None
 def test_counts_are_the_same_where_events_stay_in_place(spark: SparkSession, backend: str) -> None:
     rng = random.Random(12)
     engine, events = random_engine(rng, 60), random_events(rng, 300)
-    given = frame(spark, events, 3)
-    told = {}
+    source = frame(spark, events, 3)
+    recorded = {}
     for way in ("salted", "in place"):
-        outcomes = match_events(given, engine, strategy="cogroup", cogroup_options=WAYS[way][1]).outcomes.persist()
+        outcomes = match_events(source, engine, strategy="cogroup", cogroup_options=WAYS[way][1]).outcomes.persist()
         try:
             rows = tallies_of(outcomes).collect()
             assert rejected_of(outcomes).count() == sum(rejected(engine, events).values())
@@ -429,15 +429,15 @@ def test_counts_are_the_same_where_events_stay_in_place(spark: SparkSession, bac
         finally:
             outcomes.unpersist()
         counts = ("events", "rejected", "ignored", "matches")
-        told[way] = (
+        recorded[way] = (
             {(row.tenant, row.collection): [row[name] for name in counts] for row in rows},
             sum(row.shuffled for row in rows),
         )
-    assert told["salted"][0] == told["in place"][0]
-    assert told["in place"][1] < told["salted"][1]
+    assert recorded["salted"][0] == recorded["in place"][0]
+    assert recorded["in place"][1] < recorded["salted"][1]
 
 
-def test_what_is_matched_in_place_is_taken_back_too(spark: SparkSession) -> None:
+def test_files_of_parts_in_place_are_removed_too(spark: SparkSession) -> None:
     rng = random.Random(13)
     engine, events = random_engine(rng, 60), random_events(rng, 300)
     with match_events(frame(spark, events, 3), engine, strategy="cogroup", cogroup_options=IN_PLACE) as result:
@@ -452,7 +452,7 @@ def test_filters_may_stop_events_before_a_snapshot_is_opened(spark: SparkSession
     engine = random_engine(rng, 30)
     events = random_events(rng, 100)
     result = match_events(frame(spark, events, 2), engine, strategy="broadcast", keep=["n"], prune=True)
-    assert found(result.matches) == expected(engine, events)
+    assert rows_of(result.matches) == expected(engine, events)
     observation = Observation()
     result = match_events(texts(spark), orders(), strategy="broadcast", prune=True, observation=observation)
     assert pairs(result.matches) == IDS
@@ -484,7 +484,7 @@ def test_nothing_comes_of_nothing(spark: SparkSession, strategy: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_bad_event_fails_the_job_only_where_it_was_asked_for(spark: SparkSession, strategy: Any) -> None:
+def test_a_bad_event_fails_the_job_only_with_on_error_fail(spark: SparkSession, strategy: Any) -> None:
     # Cogroup counts what can be read before, and does not fail there.
     result = match_events(texts(spark), orders(), strategy=strategy, on_error="fail")
     with pytest.raises(PythonException, match=r"malformed_json at byte 36.*on_error='reject'"):
@@ -537,7 +537,7 @@ def test_what_cannot_be_is_refused_at_once(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", [*STRATEGIES, "broadcast with filters"])
-def test_a_bad_event_that_fails_the_job_is_told_by_row_id_code_and_what_is_kept(
+def test_a_bad_event_that_fails_the_job_is_reported_by_row_id_code_and_columns(
     spark: SparkSession, backend: str, strategy: str
 ) -> None:
     """Filters leave out most rows before the event is read; it is told by the row that it is of what was given."""
@@ -545,28 +545,28 @@ def test_a_bad_event_that_fails_the_job_is_told_by_row_id_code_and_what_is_kept(
     events = spark.createDataFrame([(n, line) for n, line in enumerate(lines)], "`kafka.offset` int, value string").coalesce(1)
     engine = Engine()
     engine.add({"id": "s", "collection": "orders", "filters": [{"field": "country", "op": "==", "value": "DE"}]})
-    chosen, prune = ("broadcast", True) if " " in strategy else (strategy, None)
-    given: Any = {"strategy": chosen, "prune": prune}
-    result = match_events(events, engine, keep=["kafka.offset"], on_error="fail", **given)
-    told = (
+    route, prune = ("broadcast", True) if " " in strategy else (strategy, None)
+    options: Any = {"strategy": route, "prune": prune}
+    result = match_events(events, engine, keep=["kafka.offset"], on_error="fail", **options)
+    message = (
         r"bad_value at byte 46.*\(row 41 of partition 0, counted from 0, id 'e41', kafka.offset=41, on_error='reject' puts such"
     )
     for frame in (result.matches, result.rejected):
-        with pytest.raises(PythonException, match=told):
+        with pytest.raises(PythonException, match=message):
             frame.collect()
     if strategy != "broadcast":
         return
     # What docs/spark.md says of it.
     spark.conf.set("spark.sql.execution.pyspark.udf.hideTraceback.enabled", "true")
     try:
-        with pytest.raises(PythonException, match=told) as caught:
-            match_events(events, engine, keep=["kafka.offset"], on_error="fail", **given).matches.collect()
+        with pytest.raises(PythonException, match=message) as caught:
+            match_events(events, engine, keep=["kafka.offset"], on_error="fail", **options).matches.collect()
         assert "Traceback" not in str(caught.value)
     finally:
         spark.conf.unset("spark.sql.execution.pyspark.udf.hideTraceback.enabled")
 
 
-def test_what_is_of_another_kind_is_said_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_source_of_another_kind_is_refused_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
     events, engine = texts(spark), orders()
     with pytest.raises(TypeError, match=r"events: expected a DataFrame, not list; spark.createDataFrame makes one"):
         match_events(["{}"], engine)  # type: ignore[arg-type]
@@ -637,5 +637,5 @@ def test_sql_knows_who_wants_an_event(spark: SparkSession, backend: str) -> None
     }
 
 
-def test_the_reference_can_be_chosen(spark: SparkSession) -> None:
+def test_the_reference_can_be_the_backend(spark: SparkSession) -> None:
     assert pairs(match_events(texts(spark), orders(), strategy="broadcast", backend="reference").matches) == IDS

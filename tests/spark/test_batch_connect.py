@@ -85,11 +85,11 @@ def check(folder: Path, path: list[Path], *, refuses: bool = False, **more: str)
         check=False,
         timeout=900,
     )
-    said = [line for line in done.stdout.splitlines() if line.startswith("said ")]
-    assert said, done.stderr[-4000:]
+    replies = [line for line in done.stdout.splitlines() if line.startswith("said ")]
+    assert replies, done.stderr[-4000:]
     pairs = [["1", "all"], ["1", "de"], ["2", "all"]]
     rejected = [["{", "malformed_json", 1]]
-    answers = json.loads(said[0].removeprefix("said "))
+    answers = json.loads(replies[0].removeprefix("said "))
     assert answers.pop("session").startswith("pyspark.sql.connect")
     assert ("match_batches does not work over Spark Connect" in answers.pop("refused", "")) == refuses
     assert answers == {

@@ -19,7 +19,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'st
 from pyspark.sql import functions as F  # noqa: N812
 
 from streamer.spark import CogroupOptions, cogroup, cogroup_worker, match_events
-from streamer.spark.cogroup import Hot, chosen_in_place
+from streamer.spark.cogroup import Hot, parts_in_place
 from streamer.spark.parts import Parts, Writer
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_workers_may_be_killed_anywhere(
 
 def shuffled(matches: DataFrame) -> tuple[int, int]:
     """Rows and bytes that the shuffle of an executed plan wrote, as Spark counted them."""
-    found = []
+    measured = []
 
     def walk(node: Any) -> None:
         name = node.getClass().getSimpleName()
@@ -138,13 +138,13 @@ def shuffled(matches: DataFrame) -> tuple[int, int]:
         else:
             if name == "ShuffleExchangeExec" and "_streamer_key#" in node.outputPartitioning().toString():
                 metrics = node.metrics()
-                found.append((metrics.apply("shuffleRecordsWritten").value(), metrics.apply("dataSize").value()))
+                measured.append((metrics.apply("shuffleRecordsWritten").value(), metrics.apply("dataSize").value()))
             children = node.children()
             for at in range(children.size()):
                 walk(children.apply(at))
 
     walk(matches._jdf.queryExecution().executedPlan())  # type: ignore[operator]
-    (shuffle,) = found
+    (shuffle,) = measured
     return shuffle
 
 
@@ -216,14 +216,14 @@ def test_subscriptions_that_change_before_hot_parts_are_compiled_fail_the_call(
 
 def test_few_events_are_not_worth_a_second_look_at_all(tmp_path: Path) -> None:
     with Writer(tmp_path / "parts") as writer:
-        for n, held in enumerate([10, 20, 30]):
-            writer.add("default", f"c{n}", 0, held, b"")
+        for n, subscriptions in enumerate([10, 20, 30]):
+            writer.add("default", f"c{n}", 0, subscriptions, b"")
     parts = Parts(str(tmp_path / "parts"))
     hot = [Hot(100, 0, ()), Hot(300, 1, ()), Hot(200, 2, ())]
-    assert chosen_in_place(hot, parts, most=50, read=2000) == {1, 2}
-    assert chosen_in_place(hot, parts, most=49, read=1600) == {0, 1}, "the hottest first, then what has room"
-    assert chosen_in_place(hot, parts, most=50, read=2001) == frozenset()
-    assert chosen_in_place(hot, parts, most=0, read=600) == frozenset()
+    assert parts_in_place(hot, parts, most=50, read=2000) == {1, 2}
+    assert parts_in_place(hot, parts, most=49, read=1600) == {0, 1}, "the hottest first, then what has room"
+    assert parts_in_place(hot, parts, most=50, read=2001) == frozenset()
+    assert parts_in_place(hot, parts, most=0, read=600) == frozenset()
 
 
 def test_the_salts_of_hot_parts_are_no_two_in_one_task(spark: SparkSession) -> None:
@@ -233,6 +233,6 @@ def test_the_salts_of_hot_parts_are_no_two_in_one_task(spark: SparkSession) -> N
     texts = [json.dumps({"id": n, "collection": f"hot{n % 3}", "type": "insert"}) for n in range(450)]
     events = spark.createDataFrame([(text,) for text in texts], "value string")
     options = CogroupOptions(events_per_task=100, subscriptions_in_place=0, partitions=8)
-    found = match_events(events, engine, strategy="cogroup", cogroup_options=options).matches
-    assert found.count() == 450
-    assert found.select(F.spark_partition_id()).distinct().count() == 6
+    matches = match_events(events, engine, strategy="cogroup", cogroup_options=options).matches
+    assert matches.count() == 450
+    assert matches.select(F.spark_partition_id()).distinct().count() == 6

@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed (pip install 'st
 pytest.importorskip("pyspark", reason="pyspark is not installed (pip install 'streamer-engine[spark]')")
 
 from streamer.spark import broadcast, files
-from streamer.spark.call import Given
+from streamer.spark.call import Call
 
 
 class Session:
@@ -35,14 +35,14 @@ class Session:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def no_copies(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Each test is a process that has held nothing yet."""
     another_process(monkeypatch, tmp_path_factory.mktemp("folder"))
 
 
 def another_process(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    for module, name in ((broadcast, "_HELD"), (broadcast, "_GUARDS"), (files, "_KEPT"), (files, "_CARRIED")):
+    for module, name in ((broadcast, "_COPIES"), (broadcast, "_GUARDS"), (files, "_STORED"), (files, "_CARRIED")):
         monkeypatch.setattr(module, name, type(getattr(module, name))())
     monkeypatch.setattr(files, "folder", lambda: folder)
 
@@ -97,33 +97,33 @@ def test_two_processes_of_one_session_never_give_one_name_to_different_bytes(
 def test_what_a_session_has_already_is_there(backend: str) -> None:
     """A file of this name has these bytes, whoever added it; any other refusal is an error."""
     session, engine = Session(), filled()
-    held = broadcast.hold(engine)
-    session.files[held.file.name] = Path(held.directory.path).read_bytes()
-    session.refused = [held.file.name]
-    assert ship(session, engine).name == held.file.name
+    copied = broadcast.copy_of(engine)
+    session.files[copied.file.name] = Path(copied.directory.path).read_bytes()
+    session.refused = [copied.file.name]
+    assert ship(session, engine).name == copied.file.name
     session.addArtifacts = lambda *_, **__: 1 / 0  # type: ignore[method-assign,assignment]
     with pytest.raises(ZeroDivisionError):
         ship(session, filled(5))
 
 
-def test_who_replaces_or_overwrites_a_file_changes_nothing_of_what_is_held(backend: str, tmp_path: Path) -> None:
+def test_a_file_that_is_replaced_or_overwritten_leaves_its_copy_unchanged(backend: str, tmp_path: Path) -> None:
     """Directory, options and lines are of one file, whatever comes to its place meanwhile."""
     session, path = Session(), tmp_path / "snapshot"
     filled(100).save(path)
-    held = broadcast.hold(path)
+    copied = broadcast.copy_of(path)
     filled(7).save(path)
-    assert broadcast.hold(path).directory.subscriptions == 7
+    assert broadcast.copy_of(path).directory.subscriptions == 7
     with path.open("r+b") as file:
         file.write(bytes(4096))
-    for again in (held, broadcast.hold(filled(100))):
+    for again in (copied, broadcast.copy_of(filled(100))):
         shipped = ship(session, again)
-        assert (shipped.subscriptions, shipped.digest) == (100, held.directory.digest)
-    copy = Path(held.directory.path)
+        assert (shipped.subscriptions, shipped.digest) == (100, copied.directory.digest)
+    copy = Path(copied.directory.path)
     assert len(Engine.load(copy)) == 100
-    assert session.files == {held.file.name: copy.read_bytes()}
+    assert session.files == {copied.file.name: copy.read_bytes()}
 
 
-def test_a_damaged_file_is_named_and_not_held(backend: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_and_not_copied(backend: str, tmp_path: Path) -> None:
     """Where it says to be what it is not, the good one of the same digest still travels."""
     path, engine = tmp_path / "snapshot", filled()
     engine.save(path)
@@ -131,11 +131,11 @@ def test_a_damaged_file_is_named_and_not_held(backend: str, tmp_path: Path) -> N
     data[data.index(b'"id":"s50"') + 6] ^= 1
     path.write_bytes(data)
     with pytest.raises(SnapshotError) as caught:
-        broadcast.hold(path)
+        broadcast.copy_of(path)
     assert (caught.value.path, caught.value.place) == (str(path), "section default/c")
     assert list(files.folder().iterdir()) == []
     engine.save(path)
-    assert broadcast.hold(path).directory.subscriptions == 100
+    assert broadcast.copy_of(path).directory.subscriptions == 100
 
 
 def test_options_are_checked_without_making_an_engine(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,8 +149,8 @@ def test_options_are_checked_without_making_an_engine(backend: str, tmp_path: Pa
 
     monkeypatch.setattr(engine_module, "_make_core", make)
     for source in (engine, tmp_path / "snapshot"):
-        assert Given.of(spark, source, {"default_tenant": "default"}).options["default_tenant"] == "default"
+        assert Call.of(spark, source, {"default_tenant": "default"}).options["default_tenant"] == "default"
         with pytest.raises(ConfigError, match="has another one"):
-            Given.of(spark, source, {"default_tenant": "other"})
+            Call.of(spark, source, {"default_tenant": "other"})
     with pytest.raises(ConfigError, match="is not a tenant"):
-        Given.of(spark, tmp_path / "lines", {"default_tenant": "*"})
+        Call.of(spark, tmp_path / "lines", {"default_tenant": "*"})

@@ -110,7 +110,7 @@ def test_a_task_that_runs_twice_at_once_doubles_no_match(cluster: str, tmp_path:
     command = [sys.executable, str(program), cluster, str(tmp_path), root]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]
-    said = [line for line in done.stdout.splitlines() if line.startswith("copies") or line.endswith("ran twice")]
-    assert said[:3] == ["by_snapshot ran twice", "route ran twice", "by_groups ran twice"]
+    reports = [line for line in done.stdout.splitlines() if line.startswith("copies") or line.endswith("ran twice")]
+    assert reports[:3] == ["by_snapshot ran twice", "route ran twice", "by_groups ran twice"]
     # Files of the results before were taken back from both hosts.
-    assert said[3:] == ["copies snapshot 2 2"]
+    assert reports[3:] == ["copies snapshot 2 2"]

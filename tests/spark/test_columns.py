@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.later_on_the_reference]
 STRATEGIES = ("broadcast", "cogroup")
 GOOD, BAD = '{"id": "e1", "collection": "c"}', '{"id": "e2"'
 #: A name of columns that Spark would take for a member of a struct, one with its quotes, and names of the shuffle's own kind.
-KEPT = ("kafka.offset", "a`b.c", "body", "slot", "group")
+KEEP = ("kafka.offset", "a`b.c", "body", "slot", "group")
 
 
 @pytest.fixture
@@ -51,14 +51,14 @@ def frame(spark: SparkSession, event_col: str, *names: str) -> DataFrame:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_name_may_have_dots_and_quotes(spark: SparkSession, backend: str, engine: Engine, strategy: Any) -> None:
-    events = frame(spark, "body.json", *KEPT)
-    found = match_events(events, engine, event_col="body.json", keep=(*KEPT, "body.json"), strategy=strategy)
-    ways = {"alone": (found.matches, found.rejected), "one pass": (matches_of(found.outcomes), rejected_of(found.outcomes))}
+    events = frame(spark, "body.json", *KEEP)
+    result = match_events(events, engine, event_col="body.json", keep=(*KEEP, "body.json"), strategy=strategy)
+    ways = {"alone": (result.matches, result.rejected), "one pass": (matches_of(result.outcomes), rejected_of(result.outcomes))}
     for matches, rejected in ways.values():
         (match,) = matches.collect()
-        assert (match["event_id"], *(match[name] for name in KEPT), match["body.json"]) == ("e1", *range(5), GOOD)
+        assert (match["event_id"], *(match[name] for name in KEEP), match["body.json"]) == ("e1", *range(5), GOOD)
         (row,) = rejected.collect()
-        assert (row["event"], *(row[name] for name in KEPT), row["body.json"]) == (BAD, *range(10, 15), BAD)
+        assert (row["event"], *(row[name] for name in KEEP), row["body.json"]) == (BAD, *range(10, 15), BAD)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -69,8 +69,8 @@ def test_a_column_may_hold_structs(spark: SparkSession, backend: str, engine: En
         [(GOOD, headers[0], {"a": [1]}), (BAD, headers[1], None), (GOOD, None, {}), (GOOD, [], {"b": None})],
         "value string, headers array<struct<key: string, value: binary>>, map map<string, array<int>>",
     ).repartition(2)
-    found = match_events(events, engine, keep=["headers", "map"], strategy=strategy)
-    for matches, rejected in ((found.matches, found.rejected), (matches_of(found.outcomes), rejected_of(found.outcomes))):
+    result = match_events(events, engine, keep=["headers", "map"], strategy=strategy)
+    for matches, rejected in ((result.matches, result.rejected), (matches_of(result.outcomes), rejected_of(result.outcomes))):
         rows = [(row["headers"] and [tuple(each) for each in row["headers"]], row["map"]) for row in matches.collect()]
         assert sorted(rows, key=str) == sorted([(headers[0], {"a": [1]}), (None, {}), ([], {"b": None})], key=str)
         (bad,) = rejected.collect()
@@ -79,8 +79,8 @@ def test_a_column_may_hold_structs(spark: SparkSession, backend: str, engine: En
 
 def test_a_stream_takes_such_names(spark: SparkSession, backend: str, engine: Engine, tmp_path: Path) -> None:
     publish(engine, tmp_path)
-    (match,) = match_stream(frame(spark, "body.json", *KEPT), tmp_path, event_col="Body.JSON", keep=KEPT).collect()
-    assert (match["event_id"], *(match[name] for name in KEPT)) == ("e1", *range(5))
+    (match,) = match_stream(frame(spark, "body.json", *KEEP), tmp_path, event_col="Body.JSON", keep=KEEP).collect()
+    assert (match["event_id"], *(match[name] for name in KEEP)) == ("e1", *range(5))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -89,9 +89,9 @@ def test_case_makes_no_difference_where_the_session_sees_none(
 ) -> None:
     """A kept column has the name by which it was asked for, as of `select`."""
     events = frame(spark, "Value", "Offset")
-    found = match_events(events, engine, event_col="VALUE", keep=["offset", "value"], strategy=strategy)
-    assert found.matches.columns[-2:] == ["offset", "value"]
-    assert [(row.offset, row.value) for row in found.matches.collect()] == [(0, GOOD)]
+    result = match_events(events, engine, event_col="VALUE", keep=["offset", "value"], strategy=strategy)
+    assert result.matches.columns[-2:] == ["offset", "value"]
+    assert [(row.offset, row.value) for row in result.matches.collect()] == [(0, GOOD)]
 
 
 def test_case_makes_a_difference_where_the_session_sees_one(
@@ -104,7 +104,7 @@ def test_case_makes_a_difference_where_the_session_sees_one(
     assert (row["N"], row["n"], row["Event_ID"], row["event_id"]) == (1, 0, 2, "e1")
 
 
-def test_names_that_cannot_be_told_apart_are_refused(spark: SparkSession, engine: Engine, tmp_path: Path) -> None:
+def test_ambiguous_names_are_refused(spark: SparkSession, engine: Engine, tmp_path: Path) -> None:
     publish(engine, tmp_path)
     with pytest.raises(ValueError, match="column 'n' may be any of n, N; rename all but one"):
         match_events(frame(spark, "value", "n", "N"), engine, keep=["n"])

@@ -103,11 +103,11 @@ def test_one_pass_over_a_batch_gives_matches_rejected_events_and_counts(
     events: DataFrame, backend: str, how: dict[str, Any]
 ) -> None:
     """Functions travel, and a column whose name has a dot."""
-    found = match_events(events, engine(), keep=["kafka.offset"], keep_event=True, **how)
-    rows = found.matches.collect()
+    result = match_events(events, engine(), keep=["kafka.offset"], keep_event=True, **how)
+    rows = result.matches.collect()
     assert Counter((row["event_id"], row["subscription_id"]) for row in rows) == EXPECTED
     assert all(row["event"] == EVENTS[row["kafka.offset"]] for row in rows)
-    outcomes = found.outcomes.persist()
+    outcomes = result.outcomes.persist()
     try:
         assert pairs(matches_of(outcomes)) == EXPECTED
         assert sorted(row["event"] for row in rejected_of(outcomes).collect()) == sorted(BAD)
@@ -121,13 +121,13 @@ def test_one_pass_over_a_batch_gives_matches_rejected_events_and_counts(
 
 @pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
 def test_real_flights_match_as_in_the_embedded_engine(spark: SparkSession, backend: str, how: dict[str, Any]) -> None:
-    held = Engine()
-    held.add_many(generated.subscriptions(4000))
+    large = Engine()
+    large.add_many(generated.subscriptions(4000))
     # Planes, airports and airlines, which come first, hardly anybody wants.
     flights = list(records.events(every=2000))[-345:]
-    expected = Counter((json.loads(event)["id"], match.subscription_id) for event in flights for match in held.match(event))
-    given = spark.createDataFrame([(bytearray(event),) for event in flights], "value binary").repartition(3)
-    assert pairs(match_events(given, held, **how).matches) == expected
+    expected = Counter((json.loads(event)["id"], match.subscription_id) for event in flights for match in large.match(event))
+    frame_of_flights = spark.createDataFrame([(bytearray(event),) for event in flights], "value binary").repartition(3)
+    assert pairs(match_events(frame_of_flights, large, **how).matches) == expected
     assert len(expected) > 100, "too few matches to tell"
 
 
@@ -159,7 +159,7 @@ def test_sql_has_the_ids(spark: SparkSession, events: DataFrame, backend: str) -
     # It is ignored, and matches nobody.
     assert ids.pop(None) == []
     assert [ids.pop(len(EVENTS) + at) for at in range(len(BAD))] == [None] * len(BAD)
-    assert Counter((f"e{n}", each) for n, found in ids.items() for each in found) == EXPECTED
+    assert Counter((f"e{n}", each) for n, result in ids.items() for each in result) == EXPECTED
 
 
 def test_a_stream_follows_its_subscriptions(spark: SparkSession, incoming: DataFrame, tmp_path: Path, backend: str) -> None:
@@ -189,7 +189,7 @@ def test_micro_batches_ship_what_they_need(spark: SparkSession, incoming: DataFr
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_job_writes_what_it_found(spark: SparkSession, tmp_path: Path, stream: bool) -> None:
+def test_the_job_writes_its_matches(spark: SparkSession, tmp_path: Path, stream: bool) -> None:
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "1.jsonl").write_text("\n".join([*EVENTS, *BAD]))
     lines = [each for each in SUBSCRIPTIONS if each["id"] != "called"]

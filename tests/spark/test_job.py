@@ -26,7 +26,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streamer.spark.job.failures import said
+from streamer.spark.job.failures import diagnose
 from streamer.spark.job.job import FAILED, app
 from streamer.spark.job.places import Address, Format, Place, place, read
 from streamer.spark.job.session import TERMINATED
@@ -105,28 +105,28 @@ def test_json_lines_become_matches_rejected_events_and_an_account(files: Path, s
     )
     assert done.exit_code == SOME_BAD, done.output
     assert done.stdout == ""
-    found = spark.read.parquet(str(files / "out"))
-    assert pairs(found) == expected(events())
+    output = spark.read.parquet(str(files / "out"))
+    assert pairs(output) == expected(events())
     bad = {row["code"]: bytes(row["event"]) for row in spark.read.parquet(str(files / "out.rejected")).collect()}
     assert bad == {"bad_utf8": b'{"collection": "or\xff"}', "malformed_json": b"{"}
 
-    told = re.search(r"(\d+) events, ([\d,]+) matches, 2 rejected events", done.stderr)
-    assert told is not None
-    assert (int(told[1]), int(told[2].replace(",", ""))) == (402, found.count())
+    message = re.search(r"(\d+) events, ([\d,]+) matches, 2 rejected events", done.stderr)
+    assert message is not None
+    assert (int(message[1]), int(message[2].replace(",", ""))) == (402, output.count())
     samples = dict(line.rsplit(" ", 1) for line in Path("job.prom").read_text().splitlines() if not line.startswith("#"))
     by_collection = Counter(json.loads(line)["collection"] for line in events())
     for collection, count in by_collection.items():
         assert float(samples[f'streamer_spark_events_total{{collection="{collection}"}}']) == count
     assert float(samples['streamer_spark_events_rejected_total{code="bad_utf8"}']) == 1
     assert (
-        sum(float(value) for name, value in samples.items() if name.startswith("streamer_spark_matches_total")) == found.count()
+        sum(float(value) for name, value in samples.items() if name.startswith("streamer_spark_matches_total")) == output.count()
     )
     page = Path("job.html").read_text()
     assert "orders" in page
     assert "bad_utf8" in page
 
 
-def test_what_is_no_change_is_counted_and_a_layout_that_finds_nothing_is_said(files: Path, spark: SparkSession) -> None:
+def test_events_without_a_change_are_counted_and_a_misfit_layout_is_reported(files: Path, spark: SparkSession) -> None:
     changes = [b'{"op": "c", "after": {"n": %d}, "source": {"table": "orders"}}' % number for number in range(10)]
     Path("debezium.jsonl").write_bytes(b"\n".join([*changes, b"null", b'{"op": "t"}', b'{"ts_ms": 1}']))
     says = "the events have no collection, type or document at the layout's places; --format debezium would fit\n"
@@ -143,7 +143,7 @@ def test_what_is_no_change_is_counted_and_a_layout_that_finds_nothing_is_said(fi
         assert not Path(f"{strategy}.rejected").exists()
 
 
-def test_parquet_snapshots_gateways_and_columns_that_are_kept(files: Path, spark: SparkSession) -> None:
+def test_parquet_snapshots_gateways_and_carried_columns(files: Path, spark: SparkSession) -> None:
     rows = [(number, line.decode()) for number, line in enumerate(events())]
     spark.createDataFrame(rows, "place int, change string").repartition(3).write.parquet(str(files / "events.parquet"))
     engine = Engine()
@@ -153,12 +153,12 @@ def test_parquet_snapshots_gateways_and_columns_that_are_kept(files: Path, spark
     common += ["--event-col", "change", "--keep", "place", "--keep-event"]
     done = run(files, *common)
     assert (done.exit_code, done.output) == (OK, "")
-    found = spark.read.parquet(str(files / "out"))
-    assert pairs(found) == expected(events())
+    output = spark.read.parquet(str(files / "out"))
+    assert pairs(output) == expected(events())
     assert sorted(each.name for each in Path("out").iterdir() if each.is_dir()) == [
         f"gateway_id=g{number}" for number in range(3)
     ]
-    assert found.where("get_json_object(event, '$.id') != concat('e', place)").count() == 0
+    assert output.where("get_json_object(event, '$.id') != concat('e', place)").count() == 0
     assert not Path("out.rejected").exists()
 
     again = run(files, *common)
@@ -189,9 +189,9 @@ def test_in_json_the_event_of_a_match_is_text_and_a_rejected_one_base64(files: P
     more = ["--stream", "--checkpoint", "checkpoint", "--trigger", "available-now"] if stream else []
     done = run(files, *arguments, *more)
     assert done.exit_code == SOME_BAD, done.output
-    found = spark.read.json(str(files / "out")).collect()
-    assert len(found) == expected(events()).total()
-    assert all(json.loads(row["event"])["id"] == row["event_id"] for row in found)
+    output = spark.read.json(str(files / "out")).collect()
+    assert len(output) == expected(events()).total()
+    assert all(json.loads(row["event"])["id"] == row["event_id"] for row in output)
     bad = {base64.b64decode(row["event"]) for row in spark.read.json(str(files / "out.rejected")).collect()}
     assert bad == {b'{"collection": "or\xff"}', b"{"}
 
@@ -237,7 +237,7 @@ def test_subscriptions_are_looked_at_before_spark_is_started(
     engine.add_many(SUBSCRIPTIONS)
     engine.save(tmp_path / "good.snapshot")
     (tmp_path / "cut.snapshot").write_bytes((tmp_path / "good.snapshot").read_bytes()[:-1])
-    for name, told in (
+    for name, message in (
         ("nothing.jsonl", "nothing.jsonl: no such file or directory"),
         ("nothing.snapshot", "nothing.snapshot: no such file or directory"),
         (f"file://{tmp_path}/nothing", "nothing: no such file or directory"),
@@ -246,11 +246,11 @@ def test_subscriptions_are_looked_at_before_spark_is_started(
         (f"file://{tmp_path}/cut.snapshot", "cut.snapshot: header: damaged: the file is cut off"),
     ):
         done = run(tmp_path, "--events", "events.jsonl", "-s", name, "--out", "out", *stream)
-        assert (done.exit_code, told in done.stderr) == (USAGE, True), done.stderr
+        assert (done.exit_code, message in done.stderr) == (USAGE, True), done.stderr
 
 
 def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
-    given = {"--events": "events.jsonl", "-s": "subscriptions.jsonl", "--out": "out"}
+    options = {"--events": "events.jsonl", "-s": "subscriptions.jsonl", "--out": "out"}
     Path("bad.jsonl").write_text('{"id": "a"}\n{"id": "a", "filters": [{"field": "n", "op": "~"}]}\n')
     Path("half.snapshot").write_bytes(b"\x89STRM\r\n\x1a")
     Path("unknown").mkdir()
@@ -279,7 +279,7 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
         ({}, ("--metrics-file", "no/such/folder/job.prom"), "no/such/folder"),
     ]
     for changed, more, what in cases:
-        done = run(files, *[part for pair in {**given, **changed}.items() for part in pair], *more)
+        done = run(files, *[part for pair in {**options, **changed}.items() for part in pair], *more)
         assert done.exit_code == USAGE, (changed, more, done.output)
         assert what in done.stderr, (changed, more, done.stderr)
         assert "Traceback" not in done.stderr
@@ -302,14 +302,14 @@ def test_a_signal_ends_a_stream_in_order(number: signal.Signals, code: int, file
             # Java says something of its own before.
             first = next(line for line in running.stderr if not line.startswith(("NOTE: ", "WARNING: ")))
             os.killpg(running.pid, number) if number == signal.SIGINT else running.send_signal(number)
-            told = first + running.communicate(timeout=120)[1]
+            message = first + running.communicate(timeout=120)[1]
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(running.pid, signal.SIGKILL)
-    assert first.startswith("batch 0: 402 events"), told
-    assert running.returncode == code, told
-    assert told.splitlines()[1].startswith("interrupted: 402 events"), told
-    assert told.count("\n") == 2, told
+    assert first.startswith("batch 0: 402 events"), message
+    assert running.returncode == code, message
+    assert message.splitlines()[1].startswith("interrupted: 402 events"), message
+    assert message.count("\n") == 2, message
     assert 'streamer_spark_events_rejected_total{code="bad_utf8"} 1.0' in Path("job.prom").read_text()
 
 
@@ -348,8 +348,8 @@ def test_what_is_read_is_never_what_is_written(
     Path("subs/layout.json").write_text("{}")
     Path("link").symlink_to("days")
     Path("linked.jsonl").symlink_to("days/1.jsonl")
-    given = {"--events": "days", "-s": "s.jsonl", "-o": "out", **changed}
-    words = [word.replace("HERE", str(tmp_path)) for pair in given.items() for word in pair]
+    options = {"--events": "days", "-s": "s.jsonl", "-o": "out", **changed}
+    words = [word.replace("HERE", str(tmp_path)) for pair in options.items() for word in pair]
     done = CliRunner().invoke(app, [*words, "--overwrite"])
     assert done.exit_code == USAGE, done.output
     assert what in done.stderr
@@ -371,7 +371,7 @@ def test_places_side_by_side_are_apart() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["broadcast", "cogroup"])
-def test_bad_subscriptions_are_told_line_by_line(strategy: str, files: Path) -> None:
+def test_bad_subscriptions_are_reported_line_by_line(strategy: str, files: Path) -> None:
     good = json.dumps(SUBSCRIPTIONS[0])
     bad = [json.dumps({**SUBSCRIPTIONS[0], "id": f"bad{number}", "filters": 1}) for number in range(30)]
     Path("bad.jsonl").write_text("\n".join([good, "", *bad]))
@@ -398,9 +398,9 @@ def test_a_stream_without_a_good_snapshot_says_so_without_stack_traces(files: Pa
 
 
 def test_the_help_keeps_what_is_in_brackets() -> None:
-    told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "300"}).output
+    message = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "300"}).output
     for default in ("OUT.rejected", "by name, else parquet", "what runs here", "that of the snapshot, or by their matches"):
-        assert f"[default: {default}]" in told
+        assert f"[default: {default}]" in message
 
 
 def test_the_median_of_two_tasks_lies_between_them(spark: SparkSession) -> None:
@@ -426,7 +426,7 @@ def test_rows_a_second_add_up_to_the_rows_that_were_read(files: Path, spark: Spa
     assert watch.points[-1].rate == pytest.approx(0)
 
 
-def test_a_bad_event_ends_the_job_where_that_is_asked(files: Path) -> None:
+def test_a_bad_event_ends_the_job_with_on_error_fail(files: Path) -> None:
     done = run(files, "--events", "events.jsonl", "-s", "subscriptions.jsonl", "--out", "out", "--on-error", "fail")
     assert done.exit_code == SOME_BAD
     assert re.search(r"^streamer: (malformed_json|bad_utf8) at byte \d+: ", done.stderr, re.M), done.stderr
@@ -442,7 +442,7 @@ def test_kafka_without_its_connector_says_how_to_get_it(files: Path) -> None:
     assert "spark-submit --packages" in sent.stderr
 
 
-def test_places_are_told_apart_by_their_names(tmp_path: Path) -> None:
+def test_the_kind_of_a_place_follows_from_its_name(tmp_path: Path) -> None:
     (tmp_path / "days").mkdir()
     (tmp_path / "days" / "1.jsonl.gz").touch()
     (tmp_path / "days" / "_SUCCESS").touch()
@@ -462,29 +462,31 @@ def test_lines_keep_their_bytes_and_blank_ones_are_none(spark: SparkSession, tmp
     path = tmp_path / "events.jsonl"
     lines = [b'{"a": "\xff\xfe"}', b"\t \r", b"", b'{"b": 1}\r', b" " * 100, b"\xc2\xa0"]
     path.write_bytes(b"\n".join(lines))
-    found = [bytes(row["value"]) for row in read(spark, Place(str(path), Format.jsonl), stream=False).collect()]
-    assert [each for each in found if each.strip()] == [lines[0], lines[3], lines[5]]
-    assert b"" not in found
+    output = [bytes(row["value"]) for row in read(spark, Place(str(path), Format.jsonl), stream=False).collect()]
+    assert [each for each in output if each.strip()] == [lines[0], lines[3], lines[5]]
+    assert b"" not in output
 
 
 def test_spark_s_errors_are_put_in_a_sentence() -> None:
     worker = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):\n  File ...\n"
-    assert said(RuntimeError(f"{worker}streamer.errors.EventError: malformed_json at byte 3: no value\n")) == (
+    assert diagnose(RuntimeError(f"{worker}streamer.errors.EventError: malformed_json at byte 3: no value\n")) == (
         "event",
         "malformed_json at byte 3: no value",
     )
-    assert said(RuntimeError(f"{worker}ZeroDivisionError: division by zero\n SQLSTATE: 38000"))[0] == "spark"
+    assert diagnose(RuntimeError(f"{worker}ZeroDivisionError: division by zero\n SQLSTATE: 38000"))[0] == "spark"
     java = "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted.\n\tat org.A.b(C.scala:1)\n"
-    assert said(RuntimeError(f"{java}Caused by: java.io.IOException: No space left on device\n\tat ...")) == (
+    assert diagnose(RuntimeError(f"{java}Caused by: java.io.IOException: No space left on device\n\tat ...")) == (
         "spark",
         "IOException: No space left on device",
     )
-    assert said(RuntimeError("[PATH_NOT_FOUND] Path does not exist: file:/a. SQLSTATE: 42K03")) == (
+    assert diagnose(RuntimeError("[PATH_NOT_FOUND] Path does not exist: file:/a. SQLSTATE: 42K03")) == (
         "user",
         "Path does not exist: file:/a.",
     )
     kafka = f"{java}Caused by: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host it.\n"
-    assert said(RuntimeError(kafka), ["kafka://a/b"]) == ("user", "kafka://a/b: Kafka has no such topic")
-    assert said(RuntimeError(kafka))[0] == "spark"
-    assert said(RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."))[0] == "user"
+    assert diagnose(RuntimeError(kafka), ["kafka://a/b"]) == ("user", "kafka://a/b: Kafka has no such topic")
+    assert diagnose(RuntimeError(kafka))[0] == "spark"
+    assert (
+        diagnose(RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."))[0] == "user"
+    )
     assert FAILED not in (OK, SOME_BAD, USAGE)

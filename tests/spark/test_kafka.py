@@ -154,12 +154,12 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, engine: streamer.Engine, eve
 
 
 def expected(engine: streamer.Engine, events: Sequence[bytes]) -> Counter[Match]:
-    found: Counter[Match] = Counter()
+    counted: Counter[Match] = Counter()
     for event in events:
         of = str(json.loads(event)["id"])
-        found.update((of, each.subscription_id, each.gateway_id, each.transition) for each in engine.match(event))
-    assert sum(found.values()) > 100
-    return found
+        counted.update((of, each.subscription_id, each.gateway_id, each.transition) for each in engine.match(event))
+    assert sum(counted.values()) > 100
+    return counted
 
 
 def in_rows(rows: Sequence[dict[str, Any]]) -> Counter[Match]:
@@ -171,9 +171,9 @@ def test_a_batch_takes_all_of_a_topic(kafka: Kafka, engine: streamer.Engine, eve
     import pyarrow.parquet
 
     out = str(kafka.folder / strategy)
-    kept = ["--keep", "partition", "--keep", "offset", "--keep", "key", "--keep", "headers", "--keep-event"]
+    columns = ["--keep", "partition", "--keep", "offset", "--keep", "key", "--keep", "headers", "--keep-event"]
     ends = ["--option", 'endingOffsets={"changes": {"0": -1, "1": -1, "2": -1}}'] if strategy == "broadcast" else []
-    done = kafka.job("--events", kafka.place("changes"), "--out", out, "--strategy", strategy, *kept, *ends)
+    done = kafka.job("--events", kafka.place("changes"), "--out", out, "--strategy", strategy, *columns, *ends)
     assert done.returncode == 1, done.stderr[-5000:]
     rows = pyarrow.parquet.read_table(out).to_pylist()
     assert in_rows(rows) == expected(engine, events)
@@ -253,7 +253,7 @@ def test_a_batch_goes_to_a_topic_with_tls_and_a_password(kafka: Kafka, engine: s
     assert kafka.server.PASSWORD not in done.stderr
 
 
-def test_what_is_not_there_is_told_in_a_sentence(kafka: Kafka) -> None:
+def test_a_missing_topic_or_broker_is_reported_in_a_sentence(kafka: Kafka) -> None:
     place = kafka.place("nobodys")
     done = kafka.job("--events", place, "--out", str(kafka.folder / "nothing"))
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"streamer: {place}: Kafka has no such topic")

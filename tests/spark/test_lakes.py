@@ -22,13 +22,13 @@ def test_tables_of_delta_and_iceberg_match_as_events_do(version: str) -> None:
     if (reason := missing()) is not None:
         pytest.fail(reason)
     try:
-        given = environ(version)
+        variables = environ(version)
     except NotThere as error:
         pytest.fail(str(error))
     command = [sys.executable, "-m", "pytest", "-q", "-n0", "-m", "", "tests/spark/lakes.py"]
     for ignored in IGNORED:
         command += ["-W", ignored]
-    environment = {**given, "STREAMER_BACKEND": streamer.BACKEND}
+    environment = {**variables, "STREAMER_BACKEND": streamer.BACKEND}
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=3600, check=False)
     print(ran.stdout)
     assert ran.returncode == 0, ran.stdout[-10_000:] + ran.stderr[-2_000:]

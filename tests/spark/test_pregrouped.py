@@ -21,7 +21,7 @@ from pyspark.errors import PythonException
 
 from streamer.spark import CogroupOptions, match_events, pregrouped
 from streamer.spark.parts import Parts, Writer, compiled
-from tests.spark.test_batch import SMALL, expected, found, frame, plan_of, random_engine, random_events, rejected
+from tests.spark.test_batch import SMALL, expected, frame, plan_of, random_engine, random_events, rejected, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,45 +50,46 @@ def test_random_sets_match_as_in_the_embedded_engine(spark: SparkSession, backen
     events = random_events(rng, 300)
     want = expected(engine, events)
     assert len(want) > 300, "too few matches to tell"
-    given = frame(spark, events, 5).persist()
-    for these in (given, given.coalesce(1).sortWithinPartitions("value")):
+    source = frame(spark, events, 5).persist()
+    for these in (source, source.coalesce(1).sortWithinPartitions("value")):
         result = match_events(
             these, engine, strategy="cogroup", grouped=True, keep=["n"], prune=prune, cogroup_options=SMALL, keep_event=True
         )
-        assert found(result.matches) == want
+        assert rows_of(result.matches) == want
         assert {bytes(row.event) for row in result.matches.collect()} == {events[row[0]] for row in want}
         bad = result.rejected.select("n", "event", "code", "position").collect()
         assert Counter((row.n, bytes(row.event), row.code, row.position) for row in bad) == rejected(engine, events)
         with result.persist():
-            assert found(result.matches) == want
+            assert rows_of(result.matches) == want
             (all_,) = result.tallies.groupBy().sum().collect()
         assert (all_["sum(events)"], all_["sum(matches)"]) == (len(events), want.total())
         assert (all_["sum(rejected)"], all_["sum(shuffled)"]) == (len(bad), 0)
 
 
-@pytest.mark.parametrize("source", ["repartition", "partitioned", "bucketed"])
-def test_events_that_are_grouped_already_are_not_shuffled(spark: SparkSession, backend: str, tmp_path: Path, source: str) -> None:
+@pytest.mark.parametrize("layout", ["repartition", "partitioned", "bucketed"])
+def test_events_that_are_grouped_already_are_not_shuffled(spark: SparkSession, backend: str, tmp_path: Path, layout: str) -> None:
     engine = Engine()
     engine.add_many(
         {"id": f"{c}{n}", "tenant": "acme", "collection": c, "cel": f"data.n >= {n}"} for c in "abc" for n in range(9)
     )
     engine.add({"id": "every", "tenant": "*", "cel": "data.n == 3"})
     events = events_of(["a", "b", "c"], 12)
-    given = table(spark, events)
+    source = table(spark, events)
     shuffles = 0
-    if source == "repartition":
-        given, shuffles = given.repartition("tenant", "collection").sortWithinPartitions("tenant", "collection"), 1
-    elif source == "partitioned":
-        given.write.partitionBy("tenant", "collection").parquet(str(tmp_path / "events"))
-        given = spark.read.parquet(str(tmp_path / "events"))
+    if layout == "repartition":
+        source = source.repartition("tenant", "collection").sortWithinPartitions("tenant", "collection")
+        shuffles = 1
+    elif layout == "partitioned":
+        source.write.partitionBy("tenant", "collection").parquet(str(tmp_path / "events"))
+        source = spark.read.parquet(str(tmp_path / "events"))
     else:
-        given.write.bucketBy(2, "tenant", "collection").option("path", str(tmp_path / "events")).saveAsTable("grouped_events")
-        given = spark.table("grouped_events")
+        source.write.bucketBy(2, "tenant", "collection").option("path", str(tmp_path / "events")).saveAsTable("grouped_events")
+        source = spark.table("grouped_events")
     try:
-        result = match_events(given, engine, strategy="cogroup", grouped=True)
+        result = match_events(source, engine, strategy="cogroup", grouped=True)
         # One exchange is the repartition that the user asked for.
         assert plan_of(result.matches).count("Exchange ") == shuffles
-        assert plan_of(match_events(given, engine, strategy="cogroup").matches).count("Exchange ") == shuffles + 1
+        assert plan_of(match_events(source, engine, strategy="cogroup").matches).count("Exchange ") == shuffles + 1
         rows = Counter((row.event_id, row.subscription_id) for row in result.matches.collect())
         assert rows == Counter((event["id"], match.subscription_id) for event in events for match in engine.match(event))
     finally:
@@ -116,15 +117,15 @@ def test_a_task_that_opens_parts_again_and_again_says_what_came_again(spark: Spa
             many.matches.collect()
     finally:
         spark.conf.set(conf, before)
-    told = str(caught.value)
+    message = str(caught.value)
     # 8 are met in the first batch; the 101st that is opened again is one of the fourteenth batch, rows 104 to 111.
     wanted = (
         r"ConfigError: grouped: the events do not come together by tenant and collection: acme/c(\d) came again at row (\d+) "
     )
-    found_ = re.search(wanted + "of partition 0, counted from 0", told)
-    assert found_ is not None, told
-    assert int(found_[2]) == 104 + int(found_[1])
-    assert "opened 109 times instead of 8" in told
+    hit = re.search(wanted + "of partition 0, counted from 0", message)
+    assert hit is not None, message
+    assert int(hit[2]) == 104 + int(hit[1])
+    assert "opened 109 times instead of 8" in message
 
 
 def test_broadcast_has_nothing_to_skip(spark: SparkSession, backend: str) -> None:
@@ -142,27 +143,27 @@ def test_parts_whose_turn_was_longest_ago_are_put_away(backend: str, tmp_path: P
             engine.add_many({"id": f"{name}{n}", "collection": name} for n in range(3))
             writer.add("default", name, 0, 3, b"filter", compiled(engine))
     parts = Parts(str(tmp_path / "parts"))
-    held = pregrouped.OpenParts(parts, {}, most=1)
+    opened = pregrouped.OpenParts(parts, {}, most=1)
     for part_number in range(6):
-        assert {each.id for each in held.engine(part_number).subscriptions()} == {
+        assert {each.id for each in opened.engine(part_number).subscriptions()} == {
             f"{'abcdefgh'[part_number]}{n}" for n in range(3)
         }
     for part_number in range(6):
-        held.engine(part_number)
-    assert held.again == 0
-    held.engine(6)
-    held.engine(1)
-    assert held.again == 0
-    held.engine(0)
-    assert held.again == 1
+        opened.engine(part_number)
+    assert opened.again == 0
+    opened.engine(6)
+    opened.engine(1)
+    assert opened.again == 0
+    opened.engine(0)
+    assert opened.again == 1
     roomy = pregrouped.OpenParts(parts, {}, most=24)
     for part_number in [*range(8), *range(8)]:
         roomy.engine(part_number)
     assert roomy.again == 0
 
-    def asked_in_turn() -> None:
+    def open_in_turn() -> None:
         for part_number in [*range(8)] * 20:
-            held.engine(part_number)
+            opened.engine(part_number)
 
     with pytest.raises(ConfigError, match="default/"):
-        asked_in_turn()
+        open_in_turn()

@@ -41,10 +41,10 @@ def events(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame([(text,) for text in [*EVENTS, "{"]], "value string").coalesce(1)
 
 
-def told(result: SparkMatches) -> tuple[Any, ...]:
-    found = Counter((row.event_id, row.subscription_id) for row in result.matches.where("gateway_id = 'g'").collect())
+def contents(result: SparkMatches) -> tuple[Any, ...]:
+    counted = Counter((row.event_id, row.subscription_id) for row in result.matches.where("gateway_id = 'g'").collect())
     counts = {row.collection: (row.events, row.matches, row.rejected) for row in result.tallies.collect()}
-    return found, [row.code for row in result.rejected.collect()], counts
+    return counted, [row.code for row in result.rejected.collect()], counts
 
 
 def carried(suffix: str = "") -> set[str]:
@@ -61,8 +61,8 @@ def test_matches_rejected_events_and_counts_are_the_same_apart_and_of_one_pass(
     wanted = Counter((json.loads(text)["id"], match.subscription_id) for text in EVENTS for match in subscribed.match(text))
     expected = (wanted, ["malformed_json"], {"c": (12, wanted.total(), 0), None: (1, 0, 1)})
     with match_events(events(spark), subscribed, strategy=strategy) as result:
-        assert told(result) == expected
-        assert told(result.persist()) == expected
+        assert contents(result) == expected
+        assert contents(result.persist()) == expected
         for frame in (result.matches, result.rejected, result.tallies):
             plan = frame._jdf.queryExecution().executedPlan().toString()
             assert "InMemoryTableScan" in plan
@@ -79,25 +79,25 @@ def test_it_is_no_dataframe_and_says_which_part_is_one(spark: SparkSession) -> N
 
 
 @pytest.mark.parametrize("how", [{"strategy": "broadcast", "prune": True}, {"strategy": "cogroup"}])
-def test_files_that_no_result_needs_are_taken_back(spark: SparkSession, backend: str, how: dict[str, Any]) -> None:
+def test_files_that_no_result_needs_are_removed(spark: SparkSession, backend: str, how: dict[str, Any]) -> None:
     """Those of an equal set of subscriptions when the last result of them is closed; what comes after is shipped anew."""
     subscribed = engine(f"taken back {how}")
     before = carried()
     with match_events(events(spark), subscribed, **how) as result:
         count = result.matches.count()
-        held = carried() - before
+        files_of_result = carried() - before
         # On the driver and with Spark: a snapshot and its filters, or the parts.
-        assert len(held) == (4 if how["strategy"] == "broadcast" else 2)
+        assert len(files_of_result) == (4 if how["strategy"] == "broadcast" else 2)
         with match_events(events(spark), subscribed, **how) as another:
             assert another.matches.count() == count
         if how["strategy"] == "broadcast":
-            assert carried() - before == held
+            assert carried() - before == files_of_result
         assert result.matches.count() == count
     assert carried() == before
     result.close()
     late = match_events(events(spark), subscribed, **how)
     assert late.matches.count() == count
-    assert not carried() & held
+    assert not carried() & files_of_result
     late.close()
     assert carried() == before
 
@@ -115,12 +115,12 @@ def test_what_is_computed_too_late_says_so(spark: SparkSession) -> None:
 
 
 def test_a_stream_carries_the_snapshot_of_its_last_batch_alone(spark: SparkSession, backend: str, tmp_path: Path) -> None:
-    found: list[int] = []
-    matcher = match_batches(tmp_path, lambda frame, _: found.append(frame.count()))
+    counted: list[int] = []
+    matcher = match_batches(tmp_path, lambda frame, _: counted.append(frame.count()))
     before = carried(".snapshot")
     for number in range(3):
         publish(engine(f"version {number}, {backend}"), tmp_path)
         for again in range(1 + number % 2):
             matcher(events(spark), 2 * number + again)
             assert len({Path(path).name for path in carried(".snapshot") - before}) == 1
-    assert len(set(found)) == 1
+    assert len(set(counted)) == 1

@@ -44,7 +44,7 @@ def events(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame([(text,) for text in texts], "value string").repartition(2)
 
 
-def found(matches: DataFrame) -> list[tuple[str, int]]:
+def pairs(matches: DataFrame) -> list[tuple[str, int]]:
     return sorted((row.subscription_id, int(row.event_id)) for row in matches.collect())
 
 
@@ -53,20 +53,18 @@ EXPECTED = [("plain", n) for n in range(3, 10)] + [("vip", 0), ("vip", 7)]
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_function_is_called_in_the_workers(spark: SparkSession, backend: str, strategy: Any) -> None:
-    assert found(match_events(events(spark), engine_with(by_sevens()), strategy=strategy).matches) == EXPECTED
+    assert pairs(match_events(events(spark), engine_with(by_sevens()), strategy=strategy).matches) == EXPECTED
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_snapshots_and_lines_take_functions_that_are_given(
-    spark: SparkSession, backend: str, tmp_path: Path, strategy: Any
-) -> None:
+def test_snapshots_and_lines_take_functions(spark: SparkSession, backend: str, tmp_path: Path, strategy: Any) -> None:
     engine_with(by_sevens()).save(tmp_path / "snapshot")
     (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, (VIP, PLAIN))))
     for name in ("snapshot", "lines.jsonl"):
         result = match_events(events(spark), tmp_path / name, strategy=strategy, cel_functions={"is_vip": by_sevens()})
-        assert found(result.matches) == EXPECTED
+        assert pairs(result.matches) == EXPECTED
     stream = match_stream(events(spark), tmp_path / "snapshot", cel_functions={"is_vip": by_sevens()})
-    assert found(stream) == EXPECTED
+    assert pairs(stream) == EXPECTED
 
 
 def test_a_function_that_changed_is_another_one(spark: SparkSession, backend: str, tmp_path: Path) -> None:
@@ -74,7 +72,7 @@ def test_a_function_that_changed_is_another_one(spark: SparkSession, backend: st
     engine_with(by_sevens()).save(tmp_path / "snapshot")
     for limit in (3, 5):
         result = match_events(events(spark), tmp_path / "snapshot", cel_functions={"is_vip": lambda n, limit=limit: n < limit})
-        assert [n for id_, n in found(result.matches) if id_ == "vip"] == list(range(limit))
+        assert [n for id_, n in pairs(result.matches) if id_ == "vip"] == list(range(limit))
 
 
 def test_sql_calls_them_too(spark: SparkSession, backend: str) -> None:
@@ -84,7 +82,7 @@ def test_sql_calls_them_too(spark: SparkSession, backend: str) -> None:
     assert sum("vip" in row.ids for row in rows) == 2
 
 
-def test_what_is_missing_is_said_before_a_task_starts(spark: SparkSession, backend: str, tmp_path: Path) -> None:
+def test_a_missing_function_is_reported_before_a_task_starts(spark: SparkSession, backend: str, tmp_path: Path) -> None:
     engine_with(by_sevens()).save(tmp_path / "snapshot")
     (tmp_path / "lines.jsonl").write_text(json.dumps(VIP))
     for plan in (match_events, match_stream):

@@ -81,7 +81,7 @@ def test_snapshots_and_json_lines_are_read_there(spark: SparkSession, tmp_path: 
         match_events(events(spark), "nosuch://a/b")
 
 
-def test_versions_are_published_there_and_the_newest_good_one_is_found(
+def test_versions_are_published_there_and_the_newest_good_one_is_current(
     spark: SparkSession, tmp_path: Path, data: str, backend: str
 ) -> None:
     there, folder = f"{data}/versions", tmp_path / "data" / "versions"
@@ -91,17 +91,17 @@ def test_versions_are_published_there_and_the_newest_good_one_is_found(
     second = publish(holding("a", "b"), f"{there}/")
     assert sorted(path.name for path in folder.glob("[!.]*"))[1] == Path(second.path).name
 
-    def found() -> Any:
+    def current() -> Any:
         # Another spelling of the place is the same place.
         return find(mirrored(Storage(spark, f"{data}/./versions/")))
 
-    assert (found().digest, found().refused) == (second.digest, 0)
+    assert (current().digest, current().refused) == (second.digest, 0)
     bad = folder / "0000000003-bad.snapshot"
     bad.write_bytes(Path(folder, Path(second.path).name).read_bytes()[:-9])
-    assert (found().digest, found().refused) == (second.digest, 1)
+    assert (current().digest, current().refused) == (second.digest, 1)
     third = publish(holding("c"), there)
     assert Path(third.path).name.startswith("0000000004-")
-    assert (found().digest, found().refused) == (third.digest, 0)
+    assert (current().digest, current().refused) == (third.digest, 0)
 
 
 def test_a_stream_follows_what_is_there(spark: SparkSession, tmp_path: Path, data: str, backend: str) -> None:
@@ -124,8 +124,8 @@ def test_a_stream_follows_what_is_there(spark: SparkSession, tmp_path: Path, dat
     assert sorted((row["batch_id"], row["subscription_id"]) for row in rows) == [(0, "a"), (1, "b")]
 
     path = tmp_path / "data" / "replaced"
-    found: list[list[str]] = []
-    follow = match_batches(f"{data}/replaced", lambda each, _: found.append(ids(each)))
+    batches: list[list[str]] = []
+    follow = match_batches(f"{data}/replaced", lambda each, _: batches.append(ids(each)))
     holding("a").save(path)
     follow(events(spark), 0)
     holding("b").save(path)
@@ -134,7 +134,7 @@ def test_a_stream_follows_what_is_there(spark: SparkSession, tmp_path: Path, dat
     follow(events(spark), 2)
     path.unlink()
     follow(events(spark), 3)
-    assert found == [["a"], ["b"], ["b"], ["b"]]
+    assert batches == [["a"], ["b"], ["b"], ["b"]]
     assert follow.refused > 0
 
 

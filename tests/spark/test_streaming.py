@@ -104,8 +104,8 @@ def test_a_snapshot_that_is_replaced_counts_from_a_micro_batch_on_and_a_bad_one_
         .groupBy("snapshot")
         .agg(F.sort_array(F.collect_set("event_id")).alias("events"), F.count("*").alias("n"))
     )
-    found = {row["snapshot"]: (row["events"], row["n"]) for row in rows.collect()}
-    assert found == {
+    result = {row["snapshot"]: (row["events"], row["n"]) for row in rows.collect()}
+    assert result == {
         first: (["e0", "e1", "e2"], 3),
         second: (["e3", "e4", "e5", "e6", "e7", "e8"], 12),
         find(path).digest: (["e10", "e11", "e9"], 3),
@@ -232,8 +232,8 @@ def test_transitions_come_of_before_images(spark: SparkSession, source: Source, 
         source.add(json.dumps({**event, "before": {"status": before}} if before else event))
     query = started(match_stream(source.frame, path), tmp_path / "checkpoint")
     query.processAllAvailable()
-    found = {row["event_id"]: row["transition"] for row in spark.table("matches").collect()}
-    assert found == {"0": "enter", "1": "enter", "2": "stay", "3": "leave"}
+    result = {row["event_id"]: row["transition"] for row in spark.table("matches").collect()}
+    assert result == {"0": "enter", "1": "enter", "2": "stay", "3": "leave"}
 
 
 def test_events_of_any_source_are_matched_once(spark: SparkSession, tmp_path: Path, backend: str) -> None:
@@ -269,7 +269,7 @@ def test_a_bad_event_ends_a_stream_that_asks_for_it(spark: SparkSession, source:
         query.processAllAvailable()
 
 
-def test_what_cannot_be_is_said_before_the_stream_begins(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+def test_wrong_arguments_are_reported_before_the_stream_begins(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     path = tmp_path / "subscriptions.snapshot"
     with pytest.raises(FileNotFoundError):
         match_stream(source.frame, path)

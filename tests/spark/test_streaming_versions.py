@@ -29,7 +29,7 @@ def damage(path: Path) -> None:
     os.replace(replaced, path)
 
 
-def test_a_file_that_is_replaced_is_found_anew(tmp_path: Path, backend: str) -> None:
+def test_a_file_that_is_replaced_becomes_a_new_version(tmp_path: Path, backend: str) -> None:
     path = tmp_path / "subscriptions.snapshot"
     engine("a").save(path)
     first = find(path)
@@ -44,7 +44,7 @@ def test_a_file_that_is_replaced_is_found_anew(tmp_path: Path, backend: str) -> 
     assert sorted(Engine.load(second.path)) == ["a", "b"]
 
 
-def test_a_bad_file_keeps_the_one_before_also_in_a_process_that_has_not_seen_it(
+def test_a_bad_file_leaves_the_version_before_current_also_in_a_new_process(
     tmp_path: Path, backend: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "subscriptions.snapshot"
@@ -52,11 +52,11 @@ def test_a_bad_file_keeps_the_one_before_also_in_a_process_that_has_not_seen_it(
     good = find(path)
     engine("a", "b").save(path)
     damage(path)
-    monkeypatch.setattr(versions, "_seen", {})
+    monkeypatch.setattr(versions, "_errors", {})
     with caplog.at_level(logging.WARNING, "streamer.spark"):
         for _ in range(3):
-            found = find(path)
-            assert (found.digest, found.refused) == (good.digest, 1)
+            current = find(path)
+            assert (current.digest, current.refused) == (good.digest, 1)
     assert len([record for record in caplog.records if "is passed over" in record.message]) == 1
     path.unlink()
     assert find(path).digest == good.digest
@@ -106,17 +106,17 @@ def test_where_nothing_is_good_it_says_what_is_wrong(tmp_path: Path, backend: st
         find(tmp_path)
 
 
-def test_only_a_few_versions_are_kept(tmp_path: Path, backend: str) -> None:
+def test_only_a_few_versions_are_stored(tmp_path: Path, backend: str) -> None:
     path = tmp_path / "subscriptions.snapshot"
-    for number in range(versions.KEPT + 5):
+    for number in range(versions.MOST_VERSIONS + 5):
         engine(f"s{number}").save(path)
         digest = find(path).digest
-    kept = [each.name for each in (tmp_path / ".subscriptions.snapshot.versions").iterdir() if each.name != "current"]
-    assert len(kept) == versions.KEPT
-    assert digest in kept
+    stored = [each.name for each in (tmp_path / ".subscriptions.snapshot.versions").iterdir() if each.name != "current"]
+    assert len(stored) == versions.MOST_VERSIONS
+    assert digest in stored
 
 
-def test_where_nothing_can_be_kept_the_file_itself_is_read(
+def test_without_a_place_for_versions_the_file_itself_is_read(
     tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "subscriptions.snapshot"
@@ -127,7 +127,7 @@ def test_where_nothing_can_be_kept_the_file_itself_is_read(
     assert "cannot be kept" in caplog.text
 
 
-def test_of_a_directory_the_last_good_one_by_name_is_taken(tmp_path: Path, backend: str) -> None:
+def test_the_last_good_file_of_a_directory_by_name_is_current(tmp_path: Path, backend: str) -> None:
     folder = tmp_path / "subscriptions"
     first = publish(engine("a"), folder)
     assert find(folder) == first

@@ -71,9 +71,9 @@ def subscriptions() -> list[dict[str, Any]]:
     return [{"id": id_, "cel": cel} for id_, cel in wanted]
 
 
-def engine_of(*given: dict[str, Any], **options: Any) -> Engine:
+def engine_of(*documents: dict[str, Any], **options: Any) -> Engine:
     made = Engine(**options)
-    made.add_many(given)
+    made.add_many(documents)
     return made
 
 
@@ -83,7 +83,7 @@ def as_struct(spark: SparkSession) -> DataFrame:
     return spark.sql(f"SELECT {event} AS value, 7 AS n UNION ALL SELECT null, 8")
 
 
-def found(frame: DataFrame) -> Counter[str]:
+def counted(frame: DataFrame) -> Counter[str]:
     return Counter(row["subscription_id"] for row in frame.collect())
 
 
@@ -144,13 +144,13 @@ def test_a_row_may_be_the_event(spark: SparkSession, backend: str) -> None:
 def test_a_map_and_a_variant_are_events(spark: SparkSession, backend: str) -> None:
     engine = engine_of({"id": "s", "pattern": {"data": {"n": [{"numeric": [">", 1]}]}}}, format="document")
     maps = spark.sql("SELECT map('data', map('n', 2, 'm', null)) AS value UNION ALL SELECT map('data', map('n', 1))")
-    assert found(match_events(maps, engine).matches) == {"s": 1}
+    assert counted(match_events(maps, engine).matches) == {"s": 1}
     if HAS_VARIANTS:
         variants = spark.sql(
             """SELECT parse_json(text) AS value FROM VALUES ('{"data": {"n": 2.5}}'), ('{}'), ('[1]'), ('null') AS t(text)"""
         )
         result = match_events(variants, engine)
-        assert found(result.matches) == {"s": 1}
+        assert counted(result.matches) == {"s": 1}
         assert [row["event"] for row in result.rejected.collect()] == ["[1]"]
 
 
@@ -175,9 +175,9 @@ def test_streams_take_structs(spark: SparkSession, backend: str, tmp_path: Path)
     incoming = spark.readStream.schema(schema).parquet(str(tmp_path / "events"))
     expected = Counter(each.subscription_id for each in engine.match(json.dumps(whole_event())))
     got: list[Counter[str]] = []
-    matcher = match_batches(tmp_path / "versions", lambda frame, _: got.append(found(frame)))
+    matcher = match_batches(tmp_path / "versions", lambda frame, _: got.append(counted(frame)))
     for at, (frame, write) in enumerate(
-        ((match_stream(incoming, tmp_path / "versions"), lambda frame, _: got.append(found(frame))), (incoming, matcher))
+        ((match_stream(incoming, tmp_path / "versions"), lambda frame, _: got.append(counted(frame))), (incoming, matcher))
     ):
         writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / f"checkpoint{at}"))
         writer.trigger(availableNow=True).start().awaitTermination()
@@ -199,7 +199,7 @@ def test_what_no_json_stands_for_is_refused(spark: SparkSession, sql: str, words
         match_events(spark.sql(f"SELECT {sql} AS value"), Engine())
 
 
-def test_a_row_whose_names_cannot_be_told_apart_is_refused(spark: SparkSession) -> None:
+def test_a_row_with_ambiguous_names_is_refused(spark: SparkSession) -> None:
     frame = spark.range(1).select(F.lit(1).alias("data"), F.lit(2).alias("DATA"))
     with pytest.raises(ValueError, match="column 'data' may be any of data, DATA"):
         match_events(frame, Engine(), event_col="*")

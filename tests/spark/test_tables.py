@@ -82,9 +82,9 @@ def job(*words: str) -> Any:
 @pytest.mark.parametrize("strategy", ["broadcast", "cogroup"])
 def test_events_may_be_a_table_by_name(schema: str, backend: str, strategy: Any) -> None:
     for name in ("shop.events", "spark_catalog.`shop`.EVENTS"):
-        found = match_events(name, engine(), keep=["number"], strategy=strategy)
-        assert pairs(found.matches) == EXPECTED
-        assert sorted(row["event"] for row in found.rejected.collect()) == sorted(BAD)
+        result = match_events(name, engine(), keep=["number"], strategy=strategy)
+        assert pairs(result.matches) == EXPECTED
+        assert sorted(row["event"] for row in result.rejected.collect()) == sorted(BAD)
 
 
 def test_the_job_reads_tables_and_writes_them(spark: SparkSession, schema: str, lines: str, backend: str) -> None:
@@ -134,7 +134,7 @@ def test_a_stream_goes_from_table_to_table(spark: SparkSession, schema: str, lin
     assert pairs(spark.table("shop.streamed")) == EXPECTED + Counter({("later", "s0"): 1, ("later", "any"): 1})
 
 
-def test_a_repeated_batch_is_told_where_it_is_written_twice(
+def test_a_repeated_batch_is_reported_if_it_is_written_twice(
     spark: SparkSession, schema: str, tmp_path: Path, backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Parquet cannot tell what it has; Delta and Iceberg can (test_lakes.py)."""
@@ -143,12 +143,12 @@ def test_a_repeated_batch_is_told_where_it_is_written_twice(
     for _ in range(2):
         matcher(spark.table("shop.events"), 0)
     assert pairs(spark.table("shop.twice")) == EXPECTED + EXPECTED
-    told = [record.message for record in caplog.records if "is written again" in record.message]
-    assert told == ["shop.twice is a table of parquet: a micro-batch that is repeated is written again"]
+    messages = [record.message for record in caplog.records if "is written again" in record.message]
+    assert messages == ["shop.twice is a table of parquet: a micro-batch that is repeated is written again"]
 
 
-def test_what_cannot_be_is_told_in_a_sentence(schema: str, lines: str, tmp_path: Path) -> None:
-    for words, told in (
+def test_a_wrong_table_is_reported_in_a_sentence(schema: str, lines: str, tmp_path: Path) -> None:
+    for words, message in (
         (["--events", "shop.nothing", "--out", "shop.out"], "The table or view `shop`.`nothing` cannot be found"),
         (["--events", "nowhere.events", "--out", "shop.out"], "The table or view `nowhere`.`events` cannot be found"),
         (["--events", "shop.events", "--out", "nowhere.out"], "The schema `spark_catalog`.`nowhere` cannot be found"),
@@ -162,12 +162,12 @@ def test_what_cannot_be_is_told_in_a_sentence(schema: str, lines: str, tmp_path:
         (["--events", "shop.events", "--out", "shop.out", "--event-col", "number"], "column 'number' is int; an event is JSON"),
     ):
         done = job(*words, "-s", lines)
-        assert (done.exit_code, told in done.output) == (USAGE, True), done.output
+        assert (done.exit_code, message in done.output) == (USAGE, True), done.output
         assert "Traceback" not in done.output
         assert len(done.output.strip().splitlines()) <= 4, done.output
 
 
-def test_names_are_told_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_distinguished_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "out.v2").mkdir()
     formats = {
@@ -278,11 +278,11 @@ def test_a_change_data_feed_is_change_events_with_before(spark: SparkSession, ba
     )
     assert {name for _, _, name, _ in expected} == {each["id"] for each in ABOUT_CHANGES}
     changes = changes_of(feed_of(spark, [*ROWS, *AMBIGUOUS, *ODD]), ["id"], collection="orders", tenant=F.col("region"))
-    found = match_events(changes.persist(), of_changes, strategy=strategy, keep=["_commit_version"])
-    rows = found.matches.collect()
+    result = match_events(changes.persist(), of_changes, strategy=strategy, keep=["_commit_version"])
+    rows = result.matches.collect()
     assert Counter((row["event_id"], row["type"], row["subscription_id"], row["transition"]) for row in rows) == expected
     assert all(row["event_id"].startswith(f"{row['_commit_version']}:") for row in rows)
-    bad = {json.loads(row["event"])["id"]: row["detail"] for row in found.rejected.collect()}
+    bad = {json.loads(row["event"])["id"]: row["detail"] for row in result.rejected.collect()}
     assert bad.keys() == {"8:5", "9:6", "9:7"}
     assert "2 rows before an update and 2 after it have one key" in bad["8:5"]
     assert "truncate" in bad["9:6"]

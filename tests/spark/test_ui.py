@@ -81,9 +81,9 @@ def test_the_page_of_a_query_says_how_many_events_and_matches_there_are(tmp_path
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600
     )
-    said = [line for line in done.stdout.splitlines() if line.startswith("said ")]
-    assert said, done.stderr[-4000:]
-    rows, plan = json.loads(said[0].removeprefix("said "))
+    replies = [line for line in done.stdout.splitlines() if line.startswith("said ")]
+    assert replies, done.stderr[-4000:]
+    rows, plan = json.loads(replies[0].removeprefix("said "))
     # The counts of the collection are one row for each of the two tasks.
     rows.pop("OverwriteByExpression noop-table", None)
     assert rows == {"Range": "20,000", "MapInArrow": "10,002", "InMemoryTableScan": "10,002", "Filter": "10,000"}

@@ -53,7 +53,7 @@ def events(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(list(enumerate(EVENTS)), "n int, value string").repartition(2)
 
 
-def told(frame: DataFrame) -> list[tuple[Any, ...]]:
+def verdicts(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
@@ -86,9 +86,9 @@ def test_random_sets_are_explained_as_by_the_embedded_engine(spark: SparkSession
     ids = [each.id for each in engine.subscriptions()]
     texts = [random_text(rng, agreeing_event(rng)) for _ in range(60)]
     texts[::20] = [text[: len(text) // 2] for text in texts[::20]]
-    given = spark.createDataFrame([(n, bytearray(text)) for n, text in enumerate(texts)], "n int, value binary").repartition(3)
+    source = spark.createDataFrame([(n, bytearray(text)) for n, text in enumerate(texts)], "n int, value binary").repartition(3)
     matches = near = 0
-    rows = explain_events(given, engine, ids, keep=["n"], keep_event=True).collect()
+    rows = explain_events(source, engine, ids, keep=["n"], keep_event=True).collect()
     assert len(rows) == len(texts) * len(ids)
     for row in rows:
         text = texts[row.n]
@@ -99,14 +99,14 @@ def test_random_sets_are_explained_as_by_the_embedded_engine(spark: SparkSession
             assert row.note == f"the event is rejected: {caught.value}"
             continue
         one = engine.explain(text, row.subscription_id)
-        said = (row.matched, row.transition, row.certain, row.verdict, row.note)
-        assert said == (one.matched, one.transition, one.certain, one.verdict.value, one.note)
+        row_verdict = (row.matched, row.transition, row.certain, row.verdict, row.note)
+        assert row_verdict == (one.matched, one.transition, one.certain, one.verdict.value, one.note)
         fails = [each for each in one.conditions if each.verdict in (Verdict.FALSE, Verdict.ERROR)]
         if fails and not one.matched:
             assert row.place == fails[0].place
         missed = {miss.subscription_id for miss in engine.near_misses(text, n=len(ids))}
-        held_here = engine.near_misses(text, n=len(ids)).examined
-        if held_here and row.near_miss:
+        is_near = engine.near_misses(text, n=len(ids)).examined
+        if is_near and row.near_miss:
             assert row.subscription_id in missed
         elif row.subscription_id in missed:
             assert row.near_miss
@@ -121,21 +121,21 @@ def test_subscriptions_come_in_every_form(spark: SparkSession, events: DataFrame
     engine.save(tmp_path / "snapshot")
     lines = [json.dumps(each) for each in ORDERS]
     (tmp_path / "lines.jsonl").write_text("\n".join(lines))
-    expected = told(explain_events(events, engine, ["big", "cheap"]))
+    expected = verdicts(explain_events(events, engine, ["big", "cheap"]))
     assert len(expected) == 12
-    assert told(explain_events(events, tmp_path / "snapshot", ["big", "cheap"])) == expected
-    assert told(explain_events(events, str(tmp_path / "lines.jsonl"), ["big", "cheap"])) == expected
+    assert verdicts(explain_events(events, tmp_path / "snapshot", ["big", "cheap"])) == expected
+    assert verdicts(explain_events(events, str(tmp_path / "lines.jsonl"), ["big", "cheap"])) == expected
     # What is wrong with others is not looked at.
     table = spark.createDataFrame([(line,) for line in [*lines, "{", '{"id": "x", "filters": 3}']], "text string")
-    assert told(explain_events(events, table, ["big", "cheap"])) == expected
+    assert verdicts(explain_events(events, table, ["big", "cheap"])) == expected
 
 
 def test_functions_travel_and_the_row_itself_is_an_event(spark: SparkSession, backend: str) -> None:
     engine = Engine(cel_functions={"is_vip": lambda n: n > 5}, layout={"data": "", "collection": None, "id": "/n"})
     engine.add({"id": "vip", "cel": "is_vip(data.n)", "cel_evaluator": "portable"})
     rows = spark.createDataFrame([(3,), (7,)], "n int")
-    found = explain_events(rows, engine, "vip", event_col="*", keep_event=True).orderBy("event_id").collect()
-    assert [(row.event, row.matched) for row in found] == [('{"n":3}', False), ('{"n":7}', True)]
+    explained = explain_events(rows, engine, "vip", event_col="*", keep_event=True).orderBy("event_id").collect()
+    assert [(row.event, row.matched) for row in explained] == [('{"n":3}', False), ('{"n":7}', True)]
 
 
 def test_many_rows_carry_long_events_in_pieces(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_many_rows_carry_long_events_in_pieces(spark: SparkSession, monkeypatch:
     assert rows.selectExpr("sum(length(event)) as n", "count_if(matched) as m").first() == (3 * MOST * len(long), 3 * MOST)
 
 
-def test_what_cannot_be_asked_is_refused_at_once(events: DataFrame, spark: SparkSession) -> None:
+def test_wrong_arguments_are_refused_at_once(events: DataFrame, spark: SparkSession) -> None:
     engine = filled()
     with pytest.raises(UnknownSubscriptionError, match="nobody"):
         explain_events(events, engine, ["big", "nobody"])
@@ -175,6 +175,6 @@ def test_a_stream_is_explained_as_it_comes(spark: SparkSession, tmp_path: Path) 
     rows = explain_events(spark.readStream.text(str(tmp_path / "in")), filled(), "big")
     query = rows.writeStream.format("memory").queryName("explained").trigger(availableNow=True).start()
     query.awaitTermination()
-    found = spark.sql("select * from explained")
-    assert found.columns == list(COLUMNS)
-    assert sorted(row.matched for row in found.collect()) == [False] * 4 + [True]
+    explained = spark.sql("select * from explained")
+    assert explained.columns == list(COLUMNS)
+    assert sorted(row.matched for row in explained.collect()) == [False] * 4 + [True]

@@ -31,15 +31,15 @@ class Recorder:
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self._options = engine, engine._options
-        self.given: list[tuple[int, int, int]] = []
+        self.calls: list[tuple[int, int, int]] = []
 
     def match_arrow(self, events: Any, max_matches: int) -> Any:
-        found = self.engine.match_arrow(events, max_matches=max_matches)
-        self.given.append((events.buffers()[2].address, events.offset, found.events.num_rows))
-        return found
+        result = self.engine.match_arrow(events, max_matches=max_matches)
+        self.calls.append((events.buffers()[2].address, events.offset, result.events.num_rows))
+        return result
 
 
-def asked(want: worker.Want = "matches") -> worker.Pass:
+def request(want: worker.Want = "matches") -> worker.Pass:
     return worker.Pass("value", ("n",), True, want, False, _backend.BACKEND)
 
 
@@ -53,14 +53,14 @@ def test_events_are_matched_where_they_lie(backend: str) -> None:
     engine = Engine()
     engine.add({"id": "s", "filters": [{"field": "n", "op": "==", "value": 3}]})
     recorder, batch = Recorder(engine), rows(3000)
-    output = worker.Output(asked(), batch.schema)
-    given: Any = recorder
-    made = list(worker.match_rows(asked(), output, given, batch, worker.Tallies()))
+    output = worker.Output(request(), batch.schema)
+    recording: Any = recorder
+    made = list(worker.match_rows(request(), output, recording, batch, worker.Tallies()))
     address = batch.column("value").buffers()[2].address
-    assert {each[0] for each in recorder.given} == {address}
-    assert sum(length for _, _, length in recorder.given) == 3000
-    kept = [n for each in made for n in each.column("n").to_pylist()]
-    assert kept == [n for n in range(3000) if n % 7 == 3]
+    assert {each[0] for each in recorder.calls} == {address}
+    assert sum(length for _, _, length in recorder.calls) == 3000
+    numbers = [n for each in made for n in each.column("n").to_pylist()]
+    assert numbers == [n for n in range(3000) if n % 7 == 3]
     assert made[0].schema.names == [*worker.MATCHES, "event", "n"]
 
 
@@ -73,13 +73,13 @@ def test_matches_are_made_a_few_at_once(backend: str, monkeypatch: pytest.Monkey
     engine.add_many({"id": f"s{n}", "collection": "hot"} for n in range(150))
     texts = [b'{"id": %d, "collection": "%s"}' % (n, b"cold" if n < cold else b"hot") for n in range(cold + 100)]
     batch = pa.record_batch({"value": pa.array(texts, pa.binary()), "n": pa.array(range(len(texts)), pa.int64())})
-    output, tallies = worker.Output(asked(want), batch.schema), worker.Tallies()
-    made = list(worker.match_rows(asked(want), output, engine, batch, tallies))
+    output, tallies = worker.Output(request(want), batch.schema), worker.Tallies()
+    made = list(worker.match_rows(request(want), output, engine, batch, tallies))
     sizes = [each.num_rows for each in made]
     # An event's matches are not parted, so that the last one may go beyond.
     assert (sum(sizes), max(sizes), len(sizes)) == (100 * 150, 7 * 150, 15)
-    found = [(each["n"], each["subscription_id"]) for each in pa.Table.from_batches(made).to_pylist()]
-    assert sorted(found) == sorted((cold + n, f"s{m}") for n in range(100) for m in range(150))
+    pairs = [(each["n"], each["subscription_id"]) for each in pa.Table.from_batches(made).to_pylist()]
+    assert sorted(pairs) == sorted((cold + n, f"s{m}") for n in range(100) for m in range(150))
     if want == "all":
         counted = {row[1]: row[2:5] for row in tallies.take()}
         assert counted == {"hot": [100, 100, 15_000], **({"cold": [cold, 0, 0]} if cold else {})}
@@ -93,7 +93,7 @@ def test_what_matches_carry_goes_out_in_pieces(backend: str, monkeypatch: pytest
     bodies = [("x" * 1000, True), ("y" * 20_000, True), ("z" * 50_000, False), ("", True), (None, True)]
     texts = [f'{{"collection": "c", "data": {{"want": {str(want).lower()}, "body": "{body}"}}}}' for body, want in bodies]
     batch = pa.record_batch({"value": pa.array(texts), "body": [body for body, _ in bodies]})
-    this = replace(asked(), keep=("body",))
+    this = replace(request(), keep=("body",))
     made = list(worker.match_rows(this, worker.Output(this, batch.schema), engine, batch, worker.Tallies()))
     sizes = [[len(event) for event in each.column("event").to_pylist()] for each in made]
     assert sum(map(len, sizes)) == 4 * 30
@@ -115,7 +115,7 @@ def test_columns_of_structs_go_out_in_pieces_too(backend: str, monkeypatch: pyte
         [None, {"key": "y" * 20_000, "value": b""}],
     ]
     rows = pa.record_batch({"value": pa.array(["{}"] * 4), "headers": pa.array(headers, kind)})
-    this = replace(asked(), keep=("headers",), keep_event=False)
+    this = replace(request(), keep=("headers",), keep_event=False)
     # Of a batch that is cut, rows do not begin where its buffers do.
     for batch, expected in ((rows, headers), (rows.slice(1), headers[1:])):
         made = list(worker.match_rows(this, worker.Output(this, batch.schema), engine, batch, worker.Tallies()))
@@ -186,24 +186,24 @@ def test_the_memory_of_a_worker_is_bounded(cold: int, hot: int, matches: int) ->
     command = [sys.executable, "-c", PEAK, *map(str, (cold, hot, matches))]
     environment = {**os.environ, "STREAMER_BACKEND": "native"}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
-    found, grown = map(int, ran.stdout.split())
-    assert found == hot * matches
+    counted, grown = map(int, ran.stdout.split())
+    assert counted == hot * matches
     assert grown <= 200
 
 
 @pytest.mark.parametrize(
-    ("told", "of_engine", "largest"),
+    ("configured", "of_engine", "largest"),
     [(None, None, 3000), (100, None, 100), (1, None, 1), (10**9, None, 3000), (None, 70, 70), (100, 70, 100), (70, 100, 70)],
 )
-def test_no_more_events_are_matched_at_once_than_a_pass_or_its_engine_is_told(
-    backend: str, told: int | None, of_engine: int | None, largest: int
+def test_no_more_events_are_matched_at_once_than_the_batch_size_of_a_pass_or_its_engine(
+    backend: str, configured: int | None, of_engine: int | None, largest: int
 ) -> None:
     """Also where they match nothing, so that more could be. What a pass is told goes before what its engine is."""
     recorder, batch = Recorder(Engine(batch_size=of_engine)), rows(3000)
-    given: Any = recorder
-    this = replace(asked(), batch_size=told)
-    assert not list(worker.match_rows(this, worker.Output(this, batch.schema), given, batch, worker.Tallies()))
-    lengths = [length for _, _, length in recorder.given]
+    engine: Any = recorder
+    this = replace(request(), batch_size=configured)
+    assert not list(worker.match_rows(this, worker.Output(this, batch.schema), engine, batch, worker.Tallies()))
+    lengths = [length for _, _, length in recorder.calls]
     assert (sum(lengths), max(lengths)) == (3000, largest)
 
 

@@ -45,7 +45,7 @@ class Backend(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
+class Arguments:
     """The arguments, read."""
 
     events: Place
@@ -90,9 +90,9 @@ class Asked:
 _EVERY: Final = re.compile(r"\d+ *(?:milli)?seconds?|\d+ *(?:minute|hour)s?")
 
 
-def pairs_of(option: str, given: list[str] | None) -> dict[str, str]:
+def pairs_of(option: str, texts: list[str] | None) -> dict[str, str]:
     pairs = {}
-    for each in given or ():
+    for each in texts or ():
         name, equals, value = each.partition("=")
         if not equals or not name:
             raise Bad(f"{option} {each}: expected NAME=VALUE")
@@ -100,9 +100,9 @@ def pairs_of(option: str, given: list[str] | None) -> dict[str, str]:
     return pairs
 
 
-def out_place(text: str, given: Format | None, options: Mapping[str, str]) -> Place:
-    made = place(text, given, options)
-    if made.format not in (Format.kafka, Format.table) and given is None:
+def out_place(text: str, kind: Format | None, options: Mapping[str, str]) -> Place:
+    made = place(text, kind, options)
+    if made.format not in (Format.kafka, Format.table) and kind is None:
         return Place(text, Format.jsonl if text.endswith(".jsonl") else Format.parquet, options)
     return made
 
@@ -112,8 +112,8 @@ def rejected_place(named: str | None, out: Place) -> Place | None:
     # If the output is files of one format, so are the rejected events.
     like = out.format if out.format not in (Format.kafka, Format.table) else None
     if named is not None:
-        given = Format.kafka if named.startswith("kafka:") else Format.table if is_name(named) else like
-        return place(named, given, out.options)
+        kind = Format.kafka if named.startswith("kafka:") else Format.table if is_name(named) else like
+        return place(named, kind, out.options)
     if out.format is Format.kafka:
         return None
     if out.format is Format.table:
@@ -122,22 +122,22 @@ def rejected_place(named: str | None, out: Place) -> Place | None:
     return Place(f"{out.text.rstrip('/')}.rejected", out.format, out.options)
 
 
-def check(asked: Asked) -> None:
-    if asked.key and asked.events.table is None:
+def check(args: Arguments) -> None:
+    if args.key and args.events.table is None:
         raise Bad("--key is for the change data feed of a table: --events SCHEMA.TABLE, or a path with --events-format delta")
-    if asked.collection is not None and not asked.key:
+    if args.collection is not None and not args.key:
         raise Bad("--collection is for a change data feed, and so goes with --key; else events have their own")
-    if asked.out.format is Format.kafka and asked.by_gateway:
+    if args.out.format is Format.kafka and args.by_gateway:
         raise Bad("--by-gateway is for folders; in Kafka the gateway is a message's key")
-    if asked.stream and asked.checkpoint is None:
+    if args.stream and args.checkpoint is None:
         raise Bad("--stream needs --checkpoint DIR, in which it records its progress")
-    if not asked.stream and (asked.checkpoint is not None or asked.trigger is not None):
+    if not args.stream and (args.checkpoint is not None or args.trigger is not None):
         raise Bad("--checkpoint and --trigger are for --stream")
-    if asked.stream and asked.overwrite:
+    if args.stream and args.overwrite:
         raise Bad("--overwrite is not for --stream, which adds to existing data")
-    if asked.trigger not in (None, "available-now") and not _EVERY.fullmatch(str(asked.trigger)):
-        raise Bad(f"--trigger {asked.trigger}: expected a time as '10 seconds', or available-now")
-    for path in (asked.metrics_file, asked.report):
+    if args.trigger not in (None, "available-now") and not _EVERY.fullmatch(str(args.trigger)):
+        raise Bad(f"--trigger {args.trigger}: expected a time as '10 seconds', or available-now")
+    for path in (args.metrics_file, args.report):
         if path is None:
             continue
         if not Path(path).absolute().parent.is_dir():
@@ -152,19 +152,19 @@ def check(asked: Asked) -> None:
 _OF_SPARK: Final = frozenset({"--events", "--out", "--rejected", "--checkpoint"})
 
 
-def check_apart(asked: Asked, layout: str | None, spelt: Callable[[str], str] = str) -> None:
+def check_apart(args: Arguments, layout: str | None, spelt: Callable[[str], str] = str) -> None:
     """Refuse places if the job would write one into, or over, another.
 
     Args:
         spelt: returns the full form of a place that Spark reads or writes.
     """
-    read = {"--events": asked.events.address, "--subscriptions": asked.subscriptions, "--layout": layout}
+    read = {"--events": args.events.address, "--subscriptions": args.subscriptions, "--layout": layout}
     written = {
-        "--out": asked.out.address,
-        "--rejected": None if asked.rejected is None else asked.rejected.address,
-        "--checkpoint": asked.checkpoint,
-        "--metrics-file": asked.metrics_file,
-        "--report": asked.report,
+        "--out": args.out.address,
+        "--rejected": None if args.rejected is None else args.rejected.address,
+        "--checkpoint": args.checkpoint,
+        "--metrics-file": args.metrics_file,
+        "--report": args.report,
     }
     others = [
         (option, text, Address.all_of(spelt(text) if option in _OF_SPARK else text))

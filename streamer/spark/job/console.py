@@ -70,8 +70,8 @@ class Console:
         """Report a micro-batch."""
         rate = batch.events / batch.seconds if batch.seconds else 0.0
         version = f", subscriptions {batch.version[:12]}" if batch.version else ""
-        found = f"{count(batch.events, 'event')}, {count(batch.matches, 'match', 'matches')}"
-        text = f"batch {batch.id}: {found}, {rate:,.0f} events/s{version}"
+        totals = f"{count(batch.events, 'event')}, {count(batch.matches, 'match', 'matches')}"
+        text = f"batch {batch.id}: {totals}, {rate:,.0f} events/s{version}"
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=f"{text}; {counts.total('events'):,} events in all")
         else:

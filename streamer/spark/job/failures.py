@@ -16,7 +16,7 @@ class Bad(StreamerError):
 Blame = Literal["user", "event", "spark"]
 
 #: Conditions of Spark's errors that the user's request causes, and their messages.
-_ASKED: Final = (
+_BY_USERS: Final = (
     "PATH_NOT_FOUND",
     "PATH_ALREADY_EXISTS",
     "FAILED_READ_FILE",
@@ -59,7 +59,7 @@ _KAFKA: Final = {
 }
 
 
-def said(error: BaseException, kafka: Sequence[str] = ()) -> tuple[Blame, str]:
+def diagnose(error: BaseException, kafka: Sequence[str] = ()) -> tuple[Blame, str]:
     """Return whose fault an error is, and its message.
 
     Args:
@@ -90,7 +90,7 @@ def said(error: BaseException, kafka: Sequence[str] = ()) -> tuple[Blame, str]:
     first = texts[0] if texts else type(error).__name__
     for line in whole.splitlines():
         condition = _CONDITION.search(line)
-        if condition and condition["condition"].startswith(_ASKED):
+        if condition and condition["condition"].startswith(_BY_USERS):
             return "user", _plain(line[condition.start() :])
     if unread := _UNREAD.search(whole):
         return "user", unread[0]
@@ -106,13 +106,13 @@ def said(error: BaseException, kafka: Sequence[str] = ()) -> tuple[Blame, str]:
 
 
 def _texts(error: BaseException | None) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        found.append(str(error))
+        texts.append(str(error))
         error = error.__cause__ or error.__context__
-    return found
+    return texts
 
 
 def _plain(text: str) -> str:

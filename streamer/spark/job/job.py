@@ -33,7 +33,7 @@ from streamer.logs import set_up_logging
 from streamer.spark.changes import changes_of
 from streamer.spark.compat import interrupt
 from streamer.spark.job.arguments import (
-    Asked,
+    Arguments,
     Backend,
     Extra,
     OnError,
@@ -45,7 +45,7 @@ from streamer.spark.job.arguments import (
     rejected_place,
 )
 from streamer.spark.job.console import Console
-from streamer.spark.job.failures import Bad, said
+from streamer.spark.job.failures import Bad, diagnose
 from streamer.spark.job.metrics import Counts
 from streamer.spark.job.places import (
     Format,
@@ -195,7 +195,7 @@ def job(
         }
         source = place(events, events_format, pairs_of("--option", option))
         target = out_place(out, out_format, pairs_of("--out-option", out_option))
-        asked = Asked(
+        args = Arguments(
             events=source,
             subscriptions=subscriptions,
             out=target,
@@ -221,15 +221,15 @@ def job(
             collection=collection,
             engine={name: value for name, value in engine.items() if value is not None},
         )
-        check(asked)
-        check_apart(asked, layout if layout is not None and os.path.isfile(layout) else None)
+        check(args)
+        check_apart(args, layout if layout is not None and os.path.isfile(layout) else None)
     except Bad as error:
         fail(str(error))
-    raise typer.Exit(_exit_code(asked, (metrics_addr, metrics_port), conf, master, log_level, quiet=quiet))
+    raise typer.Exit(_exit_code(args, (metrics_addr, metrics_port), conf, master, log_level, quiet=quiet))
 
 
 def _exit_code(
-    asked: Asked, metrics_at: tuple[str, int | None], conf: list[str] | None, master: str | None, level: str, *, quiet: bool
+    args: Arguments, metrics_at: tuple[str, int | None], conf: list[str] | None, master: str | None, level: str, *, quiet: bool
 ) -> int:
     """Run the job, with metrics served at an address and a port if given, and report errors."""
     set_up_logging("WARNING")
@@ -243,9 +243,9 @@ def _exit_code(
                 port, server = counts.serve(wanted_port, addr)
                 stack.callback(server.shutdown)
                 console.say(f"metrics on http://{addr}:{port}/metrics")
-            return _run(asked, counts, console, stack, pairs_of("--conf", conf), master, level)
+            return _run(args, counts, console, stack, pairs_of("--conf", conf), master, level)
         except BulkSubscriptionError as bulk:
-            _tell_bad(asked.subscriptions, bulk)
+            _report_bad(args.subscriptions, bulk)
         except StreamerError as error:
             note(f"streamer: {error}")
         except OSError as error:
@@ -253,7 +253,7 @@ def _exit_code(
     return USAGE
 
 
-def _tell_bad(path: str, bulk: BulkSubscriptionError) -> None:
+def _report_bad(path: str, bulk: BulkSubscriptionError) -> None:
     """Print the faults of subscriptions, one per line, with their line numbers if they came from a file of lines."""
     # Without a count: a worker reports no more faults of its part than are shown.
     note("streamer: bad subscriptions, so no event was matched:")
@@ -267,22 +267,22 @@ def _tell_bad(path: str, bulk: BulkSubscriptionError) -> None:
 
 
 def _run(
-    asked: Asked, counts: Counts, console: Console, stack: ExitStack, conf: Mapping[str, str], master: str | None, level: str
+    args: Arguments, counts: Counts, console: Console, stack: ExitStack, conf: Mapping[str, str], master: str | None, level: str
 ) -> int:
-    account = Account(asked, counts)
+    account = Account(args, counts)
     # After Spark has stopped, because it may still read the files.
     stack.callback(account.close)
     try:
         with console.phase("looking at the subscriptions"):
-            check_subscriptions(asked.subscriptions, asked.engine)
+            check_subscriptions(args.subscriptions, args.engine)
         with console.phase("starting Spark"):
             spark = stack.enter_context(session(conf, master, level))
-        check_apart(asked, None, lambda text: qualified(spark, text))
-        for target in (asked.out, asked.rejected):
+        check_apart(args, None, lambda text: qualified(spark, text))
+        for target in (args.out, args.rejected):
             if target is not None:
                 check_writable(spark, target)
-        work = _stream if asked.stream else _batch
-        code = interruptible(lambda stop: work(spark, asked, counts, console, account, stop))
+        work = _stream if args.stream else _batch
+        code = interruptible(lambda stop: work(spark, args, counts, console, account, stop))
         if code in (OK, SOME_BAD):
             counts.end()
     except KeyboardInterrupt:
@@ -291,8 +291,8 @@ def _run(
     except (StreamerError, OSError):
         raise
     except Exception as error:
-        places = (asked.events, asked.out, asked.rejected)
-        blame, text = said(error, [str(each) for each in places if each is not None and each.format is Format.kafka])
+        places = (args.events, args.out, args.rejected)
+        blame, text = diagnose(error, [str(each) for each in places if each is not None and each.format is Format.kafka])
         note(f"streamer: {text}")
         code = {"user": USAGE, "event": SOME_BAD, "spark": FAILED}[blame]
     account.write(force=True)
@@ -301,74 +301,74 @@ def _run(
     return code
 
 
-def _batch(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
+def _batch(spark: SparkSession, args: Arguments, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
     from pyspark.sql import Observation, functions
 
     from streamer.spark.batch import match_events
     from streamer.spark.schema import tallies_of
     from streamer.spark.worker import COUNTS
 
-    for target in (asked.out, asked.rejected):
-        if target is not None and not asked.overwrite and exists(spark, target):
+    for target in (args.out, args.rejected):
+        if target is not None and not args.overwrite and exists(spark, target):
             raise Bad(f"{target} exists already; --overwrite replaces it")
     try:
-        events = _changes(asked, read(spark, asked.events, stream=False, keep=asked.keep, feed=bool(asked.key)))
+        events = _changes(args, read(spark, args.events, stream=False, keep=args.keep, feed=bool(args.key)))
     except ValueError as error:
         raise Bad(str(error)) from None
-    subscriptions = read_subscriptions(spark, asked.subscriptions)
+    subscriptions = read_subscriptions(spark, args.subscriptions)
     stop.callback(interrupt, spark)
     with Watch(spark, console.stages) as watch:
         account.watch = watch
         with console.phase("looking at the subscriptions"), watch.phase("subscriptions"):
             try:
-                found = match_events(
-                    events, subscriptions, subscription_col=asked.subscription_col, **asked.matching(), **asked.engine
+                result = match_events(
+                    events, subscriptions, subscription_col=args.subscription_col, **args.matching(), **args.engine
                 )
             except (TypeError, ValueError) as error:
                 raise Bad(str(error)) from None
-        console.say(f"{found.strategy}: {found.reason}")
-        counts.version = found.version
-        account.facts |= {"strategy": f"{found.strategy}: {found.reason}", "snapshot": found.version or ""}
-        found.persist()
+        console.say(f"{result.strategy}: {result.reason}")
+        counts.version = result.version
+        account.facts |= {"strategy": f"{result.strategy}: {result.reason}", "snapshot": result.version or ""}
+        result.persist()
         # Only this first pass matches the events; later steps read its results from the workers' disks.
         observed = Observation("streamer")
         sums = [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in COUNTS]
         began = time.monotonic()
         with console.phase("matching"), watch.phase("matching"):
-            tallies = [row.asDict() for row in tallies_of(found.outcomes.observe(observed, *sums)).collect()]
+            tallies = [row.asDict() for row in tallies_of(result.outcomes.observe(observed, *sums)).collect()]
         counts.matching = time.monotonic() - began
         counts.observed = dict(observed.get)
         codes = {}
         if any(row["rejected"] for row in tallies):
-            codes = {row["code"]: row["count"] for row in found.rejected.groupBy("code").count().collect()}
+            codes = {row["code"]: row["count"] for row in result.rejected.groupBy("code").count().collect()}
         counts.add(tallies, codes)
-        if (reason := _misfit(events, asked.event_col, found.layout, tallies)) is not None:
+        if (reason := _misfit(events, args.event_col, result.layout, tallies)) is not None:
             console.say(reason)
         account.write()
         with console.phase("writing matches"), watch.phase("writing matches"):
-            by = ("gateway_id",) if asked.by_gateway else ()
-            write(found.matches, asked.out, by=by, overwrite=asked.overwrite)
-        if asked.rejected is not None and (codes or (asked.overwrite and exists(spark, asked.rejected))):
+            by = ("gateway_id",) if args.by_gateway else ()
+            write(result.matches, args.out, by=by, overwrite=args.overwrite)
+        if args.rejected is not None and (codes or (args.overwrite and exists(spark, args.rejected))):
             with console.phase("writing rejected events"), watch.phase("writing rejected events"):
-                write(found.rejected, asked.rejected, overwrite=asked.overwrite)
-        found.close()
+                write(result.rejected, args.rejected, overwrite=args.overwrite)
+        result.close()
         account.stages = watch.stages()
     if codes:
-        where = "nowhere: --rejected names a place" if asked.rejected is None else str(asked.rejected)
+        where = "nowhere: --rejected names a place" if args.rejected is None else str(args.rejected)
         console.say(f"rejected events went to {where}")
     return SOME_BAD if codes else OK
 
 
-def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
+def _stream(spark: SparkSession, args: Arguments, counts: Counts, console: Console, account: Account, stop: ExitStack) -> int:
     from streamer.spark.schema import choose
 
-    events = read(spark, asked.events, stream=True, keep=asked.keep, feed=bool(asked.key))
+    events = read(spark, args.events, stream=True, keep=args.keep, feed=bool(args.key))
     try:
         # Changes become events one micro-batch at a time; an empty DataFrame has the same columns.
-        choose(_changes(asked, spark.createDataFrame([], events.schema)) if asked.key else events, asked.event_col, asked.keep)
+        choose(_changes(args, spark.createDataFrame([], events.schema)) if args.key else events, args.event_col, args.keep)
     except (TypeError, ValueError) as error:
         raise Bad(str(error)) from None
-    path = _followed(spark, asked, account)
+    path = _followed(spark, args, account)
     last: list[Settled] = []
 
     def settled(batch: Settled) -> None:
@@ -387,19 +387,19 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
         console.batch(done, counts)
         last[:] = [batch]
 
-    options = {**asked.matching(), **asked.engine}
-    rejected = None if asked.rejected is None else _writer(asked.rejected, ())
-    write_matches = _writer(asked.out, ("gateway_id",) if asked.by_gateway else ())
+    options = {**args.matching(), **args.engine}
+    rejected = None if args.rejected is None else _writer(args.rejected, ())
+    write_matches = _writer(args.out, ("gateway_id",) if args.by_gateway else ())
     matcher = match_batches(path, write_matches, rejected=rejected, settled=settled, **options)
     stopped = Event()
 
     def matched(frame: DataFrame, batch_id: int) -> None:
         try:
-            frame = _changes(asked, frame)
+            frame = _changes(args, frame)
             matcher(frame, batch_id)
             # The first batch with events decides; a wrong layout is wrong for all of them.
             if last and counts.total("events") == sum(row["events"] for row in last[0].tallies):
-                reason = _misfit(frame, asked.event_col, last[0].layout, last[0].tallies)
+                reason = _misfit(frame, args.event_col, last[0].layout, last[0].tallies)
                 if reason is not None:
                     console.say(reason)
         except Exception:
@@ -408,11 +408,11 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
             # Spark searches the text for the cause, with an expression that overflows the JVM's stack on that of a stack trace.
             raise StreamerError("the stream was stopped") from None
 
-    writer = events.writeStream.foreachBatch(matched).option("checkpointLocation", asked.checkpoint)
-    if asked.trigger == "available-now":
+    writer = events.writeStream.foreachBatch(matched).option("checkpointLocation", args.checkpoint)
+    if args.trigger == "available-now":
         writer = writer.trigger(availableNow=True)
-    elif asked.trigger is not None:
-        writer = writer.trigger(processingTime=asked.trigger)
+    elif args.trigger is not None:
+        writer = writer.trigger(processingTime=args.trigger)
     with console.phase("waiting for events"):
         query = writer.start()
         # Last in, first out. A running batch is cancelled; the next run with this checkpoint repeats it.
@@ -423,9 +423,9 @@ def _stream(spark: SparkSession, asked: Asked, counts: Counts, console: Console,
     return SOME_BAD if counts.codes else OK
 
 
-def _changes(asked: Asked, events: DataFrame) -> DataFrame:
+def _changes(args: Arguments, events: DataFrame) -> DataFrame:
     """Make events of a change feed, if the job uses one. Raises ValueError."""
-    return changes_of(events, asked.key, collection=asked.collection or asked.events.name) if asked.key else events
+    return changes_of(events, args.key, collection=args.collection or args.events.name) if args.key else events
 
 
 def _misfit(events: DataFrame, event_col: str, layout: EventLayout, tallies: Sequence[Mapping[str, Any]]) -> str | None:
@@ -435,7 +435,7 @@ def _misfit(events: DataFrame, event_col: str, layout: EventLayout, tallies: Seq
     from streamer.spark.schema import choose
     from streamer.spark.worker import EVENT
 
-    some = choose(events, event_col, ()).given.where(f"{EVENT} is not null").limit(LOOKS).collect()
+    some = choose(events, event_col, ()).events_frame.where(f"{EVENT} is not null").limit(LOOKS).collect()
     return misfit([row[EVENT] for row in some], layout)
 
 
@@ -450,13 +450,13 @@ def _writer(target: Place, by: tuple[str, ...]) -> Write:
     return BatchWriter(target.text, "parquet", by, target.options)
 
 
-def _followed(spark: SparkSession, asked: Asked, account: Account) -> str:
+def _followed(spark: SparkSession, args: Arguments, account: Account) -> str:
     """Return the path of a snapshot, or of versions; JSON lines are compiled into a snapshot once, at the start."""
-    path = local_path(asked.subscriptions)
+    path = local_path(args.subscriptions)
     if path is None:
-        if snapshots_elsewhere(spark, asked.subscriptions):
-            return asked.subscriptions
-        place = Storage(spark, asked.subscriptions)
+        if snapshots_elsewhere(spark, args.subscriptions):
+            return args.subscriptions
+        place = Storage(spark, args.subscriptions)
         is_file = not place.is_directory()
     else:
         if is_snapshot(path):
@@ -464,9 +464,9 @@ def _followed(spark: SparkSession, asked: Asked, account: Account) -> str:
         is_file = os.path.isfile(path)
     if not is_file:
         raise Bad(
-            f"--subscriptions {asked.subscriptions}: a stream takes a snapshot, a directory of versions, or a file of JSON lines"
+            f"--subscriptions {args.subscriptions}: a stream takes a snapshot, a directory of versions, or a file of JSON lines"
         )
-    engine = streamer.Engine(**asked.engine)
+    engine = streamer.Engine(**args.engine)
     if path is None:
         with place.fetched() as lines:
             engine.add_jsonl(lines)
@@ -475,7 +475,7 @@ def _followed(spark: SparkSession, asked: Asked, account: Account) -> str:
     folder = account.temporary()
     engine.save(os.path.join(folder, "subscriptions.snapshot"))
     # The snapshot has these options now.
-    asked.engine = {}
+    args.engine = {}
     return os.path.join(folder, "subscriptions.snapshot")
 
 

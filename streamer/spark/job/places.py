@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 from streamer.core.snapshot import MAGIC, read_directory
 from streamer.engine.engine import Engine
 from streamer.errors import ConfigError
-from streamer.spark.job.failures import Bad, said
+from streamer.spark.job.failures import Bad, diagnose
 from streamer.spark.paths import URL, local_path
 from streamer.spark.storage import Storage, mirrored
 from streamer.spark.tables import NAME, create_table, full_name, is_table, of_path, parts_of, read_table, replace_table
@@ -151,11 +151,11 @@ class Address:
         # An escaped character becomes any character, a choice any text; braces around a slash or braces any number of folders.
         plain = re.sub(r"\\.", "?", re.sub(r"\{[^{}/]*\}", "*", pattern)).replace("[^", "[!")
         before, brace, _ = plain.partition("{")
-        given = cls.of(before + "*" if brace else before)
-        if given.root != ("", "") or not glob.has_magic(before):
-            return {given}
+        address = cls.of(before + "*" if brace else before)
+        if address.root != ("", "") or not glob.has_magic(before):
+            return {address}
         # A hit may be a link to another place.
-        return {given, *map(cls.of, glob.iglob("/" + "/".join(given.names)))}
+        return {address, *map(cls.of, glob.iglob("/" + "/".join(address.names)))}
 
     def overlap(self, other: Address) -> Literal["is", "holds", "lies in"] | None:
         """Return how this place relates to another; None if they do not overlap."""
@@ -351,7 +351,7 @@ def check_writable(spark: SparkSession, target: Place) -> None:
         files = path.getFileSystem(configuration)
         uri = files.makeQualified(path).toUri()
     except Exception as error:
-        raise Bad(f"{target}: Spark cannot write there: {said(error)[1]}") from None
+        raise Bad(f"{target}: Spark cannot write there: {diagnose(error)[1]}") from None
     if uri.getScheme() != "file":
         return
     folder = Path(uri.getPath())

@@ -10,7 +10,7 @@ from typing import Final
 
 import streamer
 from streamer.files import replacing
-from streamer.spark.job.arguments import Asked
+from streamer.spark.job.arguments import Arguments
 from streamer.spark.job.metrics import Counts
 from streamer.spark.job.report import Batch, Point, Report, Stage, render
 from streamer.spark.job.watch import Watch
@@ -21,8 +21,8 @@ class Account:
 
     EVERY: Final = 5.0
 
-    def __init__(self, asked: Asked, counts: Counts) -> None:
-        self._asked = asked
+    def __init__(self, args: Arguments, counts: Counts) -> None:
+        self._args = args
         self._counts = counts
         self._began = datetime.now(UTC)
         self._due = 0.0
@@ -30,10 +30,10 @@ class Account:
         self.watch: Watch | None = None
         self.stages: list[Stage] = []
         self.facts: dict[str, str] = {
-            "events": str(asked.events),
-            "subscriptions": asked.subscriptions,
-            "out": str(asked.out),
-            "backend": asked.backend.value if asked.backend else streamer.BACKEND,
+            "events": str(args.events),
+            "subscriptions": args.subscriptions,
+            "out": str(args.out),
+            "backend": args.backend.value if args.backend else streamer.BACKEND,
         }
 
     def temporary(self) -> str:
@@ -51,10 +51,10 @@ class Account:
         if not force and time.monotonic() < self._due:
             return
         self._due = time.monotonic() + self.EVERY
-        if self._asked.metrics_file is not None:
-            self._counts.write(self._asked.metrics_file)
-        if self._asked.report is not None:
-            with replacing(self._asked.report) as file:
+        if self._args.metrics_file is not None:
+            self._counts.write(self._args.metrics_file)
+        if self._args.report is not None:
+            with replacing(self._args.report) as file:
                 file.write(render(self.report()).encode())
 
     def report(self) -> Report:
@@ -62,7 +62,7 @@ class Account:
         counts = self._counts
         points = self.watch.points if self.watch is not None else _rates(counts.batches)
         return Report(
-            title=self._asked.title,
+            title=self._args.title,
             began=self._began,
             seconds=counts.seconds,
             matching=counts.matching,

@@ -197,13 +197,13 @@ def _outcomes(report: Report) -> str:
         ("ignored", ignored, "were ignored: no change, such as a tombstone or a heartbeat"),
         ("rejected", rejected, "could not be read"),
     ]
-    left, bars = 0.0, []
+    x, bars = 0.0, []
     for kind, number, says in parts:
         if number:
             width = max(number / events * WIDTH, 3.0)
-            bars.append(_bar(kind, left, 0, width - 2, 26, f"{number:,} {says}"))
-            left += width
-    drawing = _drawing(26, "Outcome of each event", *bars, width=max(left, WIDTH))
+            bars.append(_bar(kind, x, 0, width - 2, 26, f"{number:,} {says}"))
+            x += width
+    drawing = _drawing(26, "Outcome of each event", *bars, width=max(x, WIDTH))
     legend = _legend((kind, f"<b>{_share(number, events)}</b> {says}") for kind, number, says in parts if number)
     return _section("Outcomes of the events", "", drawing, legend)
 
@@ -370,8 +370,8 @@ def _drawing(height: float, label: str, *parts: str, width: float = WIDTH) -> st
 
 
 def _bar(kind: str, x: float, y: float, width: float, height: float, title: str = "") -> str:
-    told = f"<title>{escape(title)}</title>" if title else ""
-    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="2">{told}</rect>'
+    tooltip = f"<title>{escape(title)}</title>" if title else ""
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="2">{tooltip}</rect>'
 
 
 def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
@@ -406,8 +406,8 @@ def _legend(items: Iterable[tuple[str, str]]) -> str:
 
 
 def _section(title: str, said: str, *parts: str) -> str:
-    told = f'<p class="said">{said}</p>' if said else ""
-    return f"<section><h2>{title}</h2>{told}{''.join(parts)}</section>"
+    note = f'<p class="said">{said}</p>' if said else ""
+    return f"<section><h2>{title}</h2>{note}{''.join(parts)}</section>"
 
 
 def _flag(x: float, top: float, bottom: float, text: str) -> str:

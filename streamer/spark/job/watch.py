@@ -177,10 +177,10 @@ class Watch:
         return points
 
     def _first_unknown(self, start: int) -> int:
-        found = start
-        while self._store is not None and any(self._data(each) is not None for each in range(found, found + _AHEAD)):
-            found = next(each for each in range(found + _AHEAD - 1, found - 1, -1) if self._data(each) is not None) + 1
-        return found
+        number = start
+        while self._store is not None and any(self._data(each) is not None for each in range(number, number + _AHEAD)):
+            number = next(each for each in range(number + _AHEAD - 1, number - 1, -1) if self._data(each) is not None) + 1
+        return number
 
     def _data(self, stage: int) -> Any:
         try:
