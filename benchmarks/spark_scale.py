@@ -268,18 +268,17 @@ def resident(spark: SparkSession) -> int:
 def measured(spark: SparkSession, size: Size, data: Data, strategy: str, base: int) -> Figures:
     """Run a size, and return what it took. Raises WrongMatches."""
     from streamer.spark import match_events
-    from streamer.spark.job.watch import Watch
+    from streamer.spark.job.stages import Stages
 
     source = spark.read.text(str(data.events))
     texts: DataFrame | str = str(data.snapshot) if strategy == "broadcast" else spark.read.text(str(data.lines))
     began = time.perf_counter()
-    with Watch(spark, timed="") as watch:
-        with watch.phase("looking"):
-            result = match_events(source, texts, strategy=strategy).matches  # type: ignore[arg-type]
-        with watch.phase("matching"):
-            count = result.count()
-        took = time.perf_counter() - began
-        stages = [stage for stage in watch.stages() if stage.name == "matching"]
+    result = match_events(source, texts, strategy=strategy).matches  # type: ignore[arg-type]
+    recorded = Stages(spark, time.time())
+    with recorded.phase("matching"):
+        count = result.count()
+    took = time.perf_counter() - began
+    stages = recorded.ran()
     if count != data.matches:
         raise WrongMatches(f"{count} matches instead of {data.matches}")
     # The count itself shuffles a row for each task, of a few bytes.

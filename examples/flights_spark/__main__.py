@@ -1,6 +1,6 @@
 """The flights that left New York in 2013, matched on Spark by the job, as anybody would run it.
 
-    python -m examples.flights_spark [--every 10] [--subscriptions 100000] [--report flights.html]
+    python -m examples.flights_spark [--every 10] [--subscriptions 100000] [--report flights.json]
 
 It writes the change events as JSON lines, in a few files, and the subscriptions as a snapshot, then runs `streamer.spark.job` on
 them and looks at what came out.
@@ -41,9 +41,8 @@ def main() -> None:
             engine.add_many(generated.subscriptions(options.subscriptions))
             engine.save(folder / "subscriptions.snapshot")
         console.print(f"{events:,} events and {len(engine):,} subscriptions written; now on Spark:")
-        title = f"New York's flights of 2013, {len(engine):,} subscriptions"
         command = ["--events", folder / "events", "--subscriptions", folder / "subscriptions.snapshot"]
-        command += ["--out", folder / "matches", "--overwrite", "--report", options.report, "--title", title]
+        command += ["--out", folder / "matches", "--overwrite", "--report", options.report]
         command += ["--master", options.master]
         words = [sys.executable, "-m", "streamer.spark.job", *map(str, command)]
         console.print(f"$ python {' '.join(words[1:])}", markup=False, soft_wrap=True)
@@ -60,7 +59,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=1, help="take every n-th flight (default: all)")
     parser.add_argument("--subscriptions", type=int, default=100_000, help="how many to generate (default: 100,000)")
     parser.add_argument("--folder", help="keep events, subscriptions and matches there")
-    parser.add_argument("--report", default="flights.html", help="where the report goes (default: flights.html)")
+    parser.add_argument("--report", default="flights.json", help="where the report goes (default: flights.json)")
     parser.add_argument("--master", default="local[*]", help="where Spark runs (default: local[*])")
     return parser.parse_args()
 

@@ -197,11 +197,17 @@ def test_the_job_writes_its_matches(spark: SparkSession, tmp_path: Path, stream:
     words = ["--events", str(tmp_path / "events"), "-s", str(tmp_path / "subscriptions.jsonl"), "--out", str(tmp_path / "out")]
     if stream:
         words += ["--stream", "--checkpoint", str(tmp_path / "checkpoint"), "--trigger", "available-now"]
-    done = CliRunner().invoke(app, [*words, "--report", str(tmp_path / "report.html")])
+    done = CliRunner().invoke(app, [*words, "--report", str(tmp_path / "report.json")])
     assert done.exit_code == SOME_BAD, done.output
     expected = Counter({pair: count for pair, count in EXPECTED.items() if pair[1] != "called"})
     assert pairs(spark.read.parquet(str(tmp_path / "out"))) == expected
     assert f"{expected.total():,} matches, {len(BAD)} rejected events" in done.output
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["matches"], report["rejected"]) == (expected.total(), len(BAD))
+    if not stream:
+        read = [stage for stage in report["stages"] if stage["records"]]
+        assert read
+        assert all(sum(task["records"] for task in stage["readers"]) == stage["records"] for stage in read)
 
 
 def test_an_older_version_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

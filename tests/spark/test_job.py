@@ -30,7 +30,7 @@ from streamer.spark.job.failures import diagnose
 from streamer.spark.job.job import FAILED, app
 from streamer.spark.job.places import Address, Format, Place, place, read
 from streamer.spark.job.session import TERMINATED
-from streamer.spark.job.watch import Watch
+from streamer.spark.job.stages import Stages
 from streamer.spark.versions import publish
 from streamer.terminal import INTERRUPTED, OK, SOME_BAD, USAGE
 
@@ -101,7 +101,7 @@ def test_json_lines_become_matches_rejected_events_and_an_account(files: Path, s
         "--metrics-file",
         "job.prom",
         "--report",
-        "job.html",
+        "job.json",
     )
     assert done.exit_code == SOME_BAD, done.output
     assert done.stdout == ""
@@ -121,9 +121,15 @@ def test_json_lines_become_matches_rejected_events_and_an_account(files: Path, s
     assert (
         sum(float(value) for name, value in samples.items() if name.startswith("streamer_spark_matches_total")) == output.count()
     )
-    page = Path("job.html").read_text()
-    assert "orders" in page
-    assert "bad_utf8" in page
+    report = json.loads(Path("job.json").read_text())
+    assert (report["exit_code"], report["events"], report["matches"]) == (SOME_BAD, 402, output.count())
+    assert report["codes"] == {"bad_utf8": 1, "malformed_json": 1}
+    assert {part["collection"]: part["events"] for part in report["collections"]} == {**by_collection, None: 2}
+    assert report["skew"] == max(by_collection.values()) * len(by_collection) / by_collection.total()
+    assert report["strategy"].startswith("broadcast: ")
+    matching = [stage for stage in report["stages"] if stage["phase"] == "matching"]
+    assert matching[0]["records"] == sum(task["records"] for task in matching[0]["readers"]) > 0
+    assert 0 < matching[0]["durations"]["max"] <= report["seconds"]
 
 
 def test_events_without_a_change_are_counted_and_a_misfit_layout_is_reported(files: Path, spark: SparkSession) -> None:
@@ -202,7 +208,7 @@ def test_a_stream_takes_what_is_there_and_goes_on_with_what_comes(files: Path, s
     engine.add_many(SUBSCRIPTIONS[:20])
     publish(engine, "subscriptions")
     arguments = ["--events", "events", "--events-format", "jsonl", "-s", "subscriptions", "--out", "out", "--out-format", "jsonl"]
-    arguments += ["--stream", "--checkpoint", "checkpoint", "--trigger", "available-now", "--by-gateway", "--report", "job.html"]
+    arguments += ["--stream", "--checkpoint", "checkpoint", "--trigger", "available-now", "--by-gateway", "--report", "job.json"]
     lines = events()
     Path("events/1.jsonl").write_bytes(b"\n".join(lines[:200]))
     first = run(files, *arguments)
@@ -218,7 +224,9 @@ def test_a_stream_takes_what_is_there_and_goes_on_with_what_comes(files: Path, s
     wanted = Counter({pair: n for pair, n in wanted.items() if int(pair[0][1:]) >= 200 or pair[1] in early})
     assert pairs(spark.read.json(str(files / "out"))) == wanted
     assert spark.read.json(str(files / "out.rejected")).count() == 1
-    assert "Micro-batches" in Path("job.html").read_text()
+    report = json.loads(Path("job.json").read_text())
+    assert (report["batch_count"], report["stages"], report["events"]) == (1, [], len(lines) - 199)
+    assert [(batch["id"], batch["version"]) for batch in report["batches"]] == [(1, report["snapshot"])]
 
 
 @pytest.mark.parametrize("stream", [(), ("--stream", "--checkpoint", "checkpoint")], ids=["batch", "stream"])
@@ -276,6 +284,8 @@ def test_what_a_user_gets_wrong_is_one_sentence(files: Path) -> None:
         ({}, ("--format", "nothing"), "nothing"),
         ({}, ("--option", "x"), "NAME=VALUE"),
         ({}, ("--out-option", "x"), "--out-option x: expected NAME=VALUE"),
+        ({}, ("--report", "job.html"), "job.html: the report is JSON: choose a name such as report.json"),
+        ({}, ("--title", "flights"), "No such option: --title"),
         ({}, ("--metrics-file", "no/such/folder/job.prom"), "no/such/folder"),
     ]
     for changed, more, what in cases:
@@ -329,8 +339,8 @@ def test_a_signal_ends_a_stream_in_order(number: signal.Signals, code: int, file
         ({"-s": "subs/s.jsonl", "-o": "subs"}, "--out subs and --subscriptions subs/s.jsonl overlap"),
         ({"-s": "subs", "--rejected": "subs/bad"}, "--rejected subs/bad and --subscriptions subs overlap"),
         ({"--rejected": "out/bad"}, "--rejected out/bad and --out out overlap"),
-        ({"--report": "days/report.html"}, "--report days/report.html and --events days overlap"),
-        ({"--metrics-file": "report.html", "--report": "./report.html"}, "--report ./report.html and --metrics-file report.html"),
+        ({"--report": "days/report.json"}, "--report days/report.json and --events days overlap"),
+        ({"--metrics-file": "report.json", "--report": "./report.json"}, "--report ./report.json and --metrics-file report.json"),
         ({"--layout": "subs/layout.json", "-o": "subs", "-s": "s.snapshot"}, "--out subs and --layout subs/layout.json"),
         ({"--events": "s3a://Bucket/a/b", "-o": "s3://bucket/a//x/../"}, "the first holds the second"),
         ({"--events": "hdfs:///a", "-o": "hdfs://name:8020/a"}, "are the same place"),
@@ -409,21 +419,26 @@ def test_the_median_of_two_tasks_lies_between_them(spark: SparkSession) -> None:
             time.sleep(batch.column(0)[0].as_py())
             yield batch
 
-    with Watch(spark) as watch, watch.phase("matching"):
+    stages = Stages(spark, time.time())
+    with stages.phase("matching"):
         spark.range(0, 2, 1, 2).mapInArrow(slow, "id bigint").collect()
-    (stage,) = watch.stages()
-    least, _, middle, _, most = stage.durations
-    assert most - least > 0.3
-    assert middle == pytest.approx((least + most) / 2)
+    (stage,) = stages.ran()
+    durations = stage.durations
+    assert durations["max"] - durations["min"] > 0.3
+    assert durations["median"] == pytest.approx((durations["min"] + durations["max"]) / 2)
 
 
-def test_rows_a_second_add_up_to_the_rows_that_were_read(files: Path, spark: SparkSession) -> None:
+def test_the_stages_of_a_phase_account_for_the_rows_that_they_read(files: Path, spark: SparkSession) -> None:
     Path("many.jsonl").write_bytes(b"\n".join(events(5_000)))
-    with Watch(spark, every=0.01) as watch, watch.phase("matching"):
+    stages = Stages(spark, time.time())
+    spark.range(3).collect()
+    with stages.phase("matching"):
         spark.read.text(str(files / "many.jsonl")).repartition(2).write.format("noop").mode("overwrite").save()
-    pairs = zip(watch.points, watch.points[1:], strict=False)
-    assert sum(one.rate * (two.seconds - one.seconds) for one, two in pairs) == pytest.approx(5_000)
-    assert watch.points[-1].rate == pytest.approx(0)
+    spark.range(3).collect()
+    ran = stages.ran()
+    assert {stage.phase for stage in ran} == {"matching"}
+    assert sum(task.records for stage in ran for task in stage.readers) == sum(stage.records for stage in ran) == 5_000
+    assert sum(stage.shuffled_records for stage in ran) == 5_000
 
 
 def test_a_bad_event_ends_the_job_with_on_error_fail(files: Path) -> None:

@@ -66,7 +66,6 @@ class Arguments:
     trigger: str | None
     metrics_file: str | None
     report: str | None
-    title: str
     subscription_col: str | None = None
     extra: Extra = Extra.warn
     key: tuple[str, ...] = ()
@@ -137,6 +136,8 @@ def check(args: Arguments) -> None:
         raise Bad("--overwrite is not for --stream, which adds to existing data")
     if args.trigger not in (None, "available-now") and not _EVERY.fullmatch(str(args.trigger)):
         raise Bad(f"--trigger {args.trigger}: expected a time as '10 seconds', or available-now")
+    if args.report is not None and args.report.endswith((".html", ".htm")):
+        raise Bad(f"--report {args.report}: the report is JSON: choose a name such as report.json. Spark's UI has charts")
     for path in (args.metrics_file, args.report):
         if path is None:
             continue

@@ -1,28 +1,21 @@
-"""A job's output on the terminal: a bar while it runs, a few lines when it is done.
+"""A job's output on the terminal: a line for each micro-batch, and a summary at the end.
 
-The bar is shown only if standard error is a terminal.
+Spark draws its own progress bar above it, if standard error is a terminal.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import final
 
-import rich.console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-
 from streamer.cli.output import count
-from streamer.spark.job.metrics import Counts
-from streamer.spark.job.report import Batch
-from streamer.spark.job.watch import Progress as Stages
-from streamer.terminal import note, printable
+from streamer.spark.job.metrics import Batch, Counts
+from streamer.terminal import note
 
 
 @final
 class Console:
-    """Reports progress on standard error.
+    """Prints lines to standard error.
 
     Args:
         quiet: only errors.
@@ -30,52 +23,19 @@ class Console:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
-        self.moves = not quiet and sys.stderr.isatty()
+        self.has_progress = not quiet and sys.stderr.isatty()
 
     def say(self, text: str) -> None:
-        """Print a line, above the bar if there is one."""
-        if self._quiet:
-            return
-        if self._progress is None:
+        """Print a line."""
+        if not self._quiet:
             note(text)
-        else:
-            self._progress.console.print(printable(text), markup=False, highlight=False)
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Show a bar while something runs."""
-        if not self.moves:
-            yield
-            return
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-        console = rich.console.Console(stderr=True)
-        with Progress(*columns, console=console, transient=True) as self._progress:
-            self._task = self._progress.add_task(name, total=None)
-            try:
-                yield
-            finally:
-                self._progress = self._task = None
-
-    def stages(self, stages: Stages) -> None:
-        """Move the bar to the progress of Spark's stages."""
-        if self._progress is not None and self._task is not None:
-            read = f", {stages.records:,} rows read" if stages.records else ""
-            rate = f", {stages.rate:,.0f} a second" if stages.rate else ""
-            text = f"{stages.phase}: {stages.done:,} of {count(stages.tasks, 'task')}{read}{rate}"
-            self._progress.update(self._task, description=text, total=stages.tasks, completed=stages.done)
-
-    def batch(self, batch: Batch, counts: Counts) -> None:
+    def batch(self, batch: Batch) -> None:
         """Report a micro-batch."""
         rate = batch.events / batch.seconds if batch.seconds else 0.0
         version = f", subscriptions {batch.version[:12]}" if batch.version else ""
-        totals = f"{count(batch.events, 'event')}, {count(batch.matches, 'match', 'matches')}"
-        text = f"batch {batch.id}: {totals}, {rate:,.0f} events/s{version}"
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, description=f"{text}; {counts.total('events'):,} events in all")
-        else:
-            self.say(text)
+        counted = f"{count(batch.events, 'event')}, {count(batch.matches, 'match', 'matches')}"
+        self.say(f"batch {batch.id}: {counted}, {rate:,.0f} events/s{version}")
 
     def summary(self, counts: Counts, *, interrupted: bool = False) -> None:
         """Print the result."""

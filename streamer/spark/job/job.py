@@ -46,7 +46,7 @@ from streamer.spark.job.arguments import (
 )
 from streamer.spark.job.console import Console
 from streamer.spark.job.failures import Bad, diagnose
-from streamer.spark.job.metrics import Counts
+from streamer.spark.job.metrics import Batch, Counts
 from streamer.spark.job.places import (
     Format,
     Place,
@@ -64,10 +64,9 @@ from streamer.spark.job.places import (
     to_kafka,
     write,
 )
-from streamer.spark.job.progress import Account
-from streamer.spark.job.report import Batch
+from streamer.spark.job.report import Account
 from streamer.spark.job.session import TERMINATED, interruptible, is_not_of_py4j, session
-from streamer.spark.job.watch import Watch
+from streamer.spark.job.stages import Stages
 from streamer.spark.paths import local_path
 from streamer.spark.storage import Storage
 from streamer.spark.streaming import BatchWriter, Settled, Write, match_batches
@@ -181,8 +180,7 @@ def job(
         int | None, typer.Option(min=0, max=65_535, metavar="PORT", help="Serve metrics while it runs; 0 for any port.")
     ] = None,
     metrics_addr: Annotated[str, typer.Option(metavar="ADDRESS", help="The address at which to serve them.")] = "127.0.0.1",
-    report: Annotated[str | None, typer.Option(metavar="FILE", help="Write an HTML page about it.")] = None,
-    title: Annotated[str, typer.Option(help="Title of the report.")] = "Streamer on Spark",
+    report: Annotated[str | None, typer.Option(metavar="FILE", help="Write counts, rates and stages as JSON.")] = None,
     log_level: Annotated[str, typer.Option(help="Spark's: OFF, ERROR, WARN, INFO.")] = "OFF",
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print neither progress nor summary.")] = False,
 ) -> None:
@@ -214,7 +212,6 @@ def job(
             trigger=trigger,
             metrics_file=metrics_file,
             report=report,
-            title=title,
             subscription_col=subscription_col,
             extra=extra,
             key=tuple(key or ()),
@@ -273,10 +270,8 @@ def _run(
     # After Spark has stopped, because it may still read the files.
     stack.callback(account.close)
     try:
-        with console.phase("looking at the subscriptions"):
-            check_subscriptions(args.subscriptions, args.engine)
-        with console.phase("starting Spark"):
-            spark = stack.enter_context(session(conf, master, level))
+        check_subscriptions(args.subscriptions, args.engine)
+        spark = stack.enter_context(session(conf, master, level, progress=console.has_progress))
         check_apart(args, None, lambda text: qualified(spark, text))
         for target in (args.out, args.rejected):
             if target is not None:
@@ -295,6 +290,7 @@ def _run(
         blame, text = diagnose(error, [str(each) for each in places if each is not None and each.format is Format.kafka])
         note(f"streamer: {text}")
         code = {"user": USAGE, "event": SOME_BAD, "spark": FAILED}[blame]
+    account.exit_code = code
     account.write(force=True)
     if code in (OK, SOME_BAD, INTERRUPTED, TERMINATED) and counts.total("events"):
         console.summary(counts, interrupted=code >= INTERRUPTED)
@@ -317,42 +313,39 @@ def _batch(spark: SparkSession, args: Arguments, counts: Counts, console: Consol
         raise Bad(str(error)) from None
     subscriptions = read_subscriptions(spark, args.subscriptions)
     stop.callback(interrupt, spark)
-    with Watch(spark, console.stages) as watch:
-        account.watch = watch
-        with console.phase("looking at the subscriptions"), watch.phase("subscriptions"):
-            try:
-                result = match_events(
-                    events, subscriptions, subscription_col=args.subscription_col, **args.matching(), **args.engine
-                )
-            except (TypeError, ValueError) as error:
-                raise Bad(str(error)) from None
-        console.say(f"{result.strategy}: {result.reason}")
-        counts.version = result.version
-        account.facts |= {"strategy": f"{result.strategy}: {result.reason}", "snapshot": result.version or ""}
-        result.persist()
-        # Only this first pass matches the events; later steps read its results from the workers' disks.
-        observed = Observation("streamer")
-        sums = [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in COUNTS]
-        began = time.monotonic()
-        with console.phase("matching"), watch.phase("matching"):
-            tallies = [row.asDict() for row in tallies_of(result.outcomes.observe(observed, *sums)).collect()]
-        counts.matching = time.monotonic() - began
-        counts.observed = dict(observed.get)
-        codes = {}
-        if any(row["rejected"] for row in tallies):
-            codes = {row["code"]: row["count"] for row in result.rejected.groupBy("code").count().collect()}
-        counts.add(tallies, codes)
-        if (reason := _misfit(events, args.event_col, result.layout, tallies)) is not None:
-            console.say(reason)
-        account.write()
-        with console.phase("writing matches"), watch.phase("writing matches"):
-            by = ("gateway_id",) if args.by_gateway else ()
-            write(result.matches, args.out, by=by, overwrite=args.overwrite)
-        if args.rejected is not None and (codes or (args.overwrite and exists(spark, args.rejected))):
-            with console.phase("writing rejected events"), watch.phase("writing rejected events"):
-                write(result.rejected, args.rejected, overwrite=args.overwrite)
-        result.close()
-        account.stages = watch.stages()
+    stages = Stages(spark, account.began.timestamp())
+    with stages.phase("subscriptions"):
+        try:
+            result = match_events(events, subscriptions, subscription_col=args.subscription_col, **args.matching(), **args.engine)
+        except (TypeError, ValueError) as error:
+            raise Bad(str(error)) from None
+    counts.version = result.version
+    account.strategy = f"{result.strategy}: {result.reason}"
+    console.say(account.strategy)
+    result.persist()
+    # Only this first pass matches the events; later steps read its results from the workers' disks.
+    observed = Observation("streamer")
+    sums = [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in COUNTS]
+    began = time.monotonic()
+    with stages.phase("matching"):
+        tallies = [row.asDict() for row in tallies_of(result.outcomes.observe(observed, *sums)).collect()]
+    counts.matching = time.monotonic() - began
+    counts.observed = dict(observed.get)
+    codes = {}
+    if any(row["rejected"] for row in tallies):
+        codes = {row["code"]: row["count"] for row in result.rejected.groupBy("code").count().collect()}
+    counts.add(tallies, codes)
+    if (reason := _misfit(events, args.event_col, result.layout, tallies)) is not None:
+        console.say(reason)
+    account.write()
+    with stages.phase("writing matches"):
+        by = ("gateway_id",) if args.by_gateway else ()
+        write(result.matches, args.out, by=by, overwrite=args.overwrite)
+    if args.rejected is not None and (codes or (args.overwrite and exists(spark, args.rejected))):
+        with stages.phase("writing rejected events"):
+            write(result.rejected, args.rejected, overwrite=args.overwrite)
+    result.close()
+    account.stages = stages.ran()
     if codes:
         where = "nowhere: --rejected names a place" if args.rejected is None else str(args.rejected)
         console.say(f"rejected events went to {where}")
@@ -384,7 +377,7 @@ def _stream(spark: SparkSession, args: Arguments, counts: Counts, console: Conso
             version=batch.version.digest,
         )
         counts.add_batch(done)
-        console.batch(done, counts)
+        console.batch(done)
         last[:] = [batch]
 
     options = {**args.matching(), **args.engine}
@@ -413,13 +406,12 @@ def _stream(spark: SparkSession, args: Arguments, counts: Counts, console: Conso
         writer = writer.trigger(availableNow=True)
     elif args.trigger is not None:
         writer = writer.trigger(processingTime=args.trigger)
-    with console.phase("waiting for events"):
-        query = writer.start()
-        # Last in, first out. A running batch is cancelled; the next run with this checkpoint repeats it.
-        stop.callback(query.stop)
-        stop.callback(stopped.set)
-        while not query.awaitTermination(0.5):  # type: ignore[arg-type]
-            account.write()
+    query = writer.start()
+    # Last in, first out. A running batch is cancelled; the next run with this checkpoint repeats it.
+    stop.callback(query.stop)
+    stop.callback(stopped.set)
+    while not query.awaitTermination(0.5):  # type: ignore[arg-type]
+        account.write()
     return SOME_BAD if counts.codes else OK
 
 

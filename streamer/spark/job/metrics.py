@@ -11,6 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
@@ -21,7 +22,6 @@ from streamer.files import replacing
 from streamer.locks import Lock
 from streamer.metrics.collector import COLLECTIONS
 from streamer.metrics.names import Metric
-from streamer.spark.job.report import Batch, Part
 
 _BY = ("collection",)
 EVENTS = Metric("streamer_spark_events", "counter", _BY, "Events with an outcome: matched + unmatched + ignored + rejected.")
@@ -49,7 +49,40 @@ METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().val
 
 Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily
 
-_FIELDS: Final = ("events", "matched", "matches", "rejected", "ignored", "pruned")
+FIELDS: Final = ("events", "matched", "matches", "rejected", "ignored", "pruned")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The counts of one tenant and collection."""
+
+    tenant: str | None
+    collection: str | None
+    events: int
+    matched: int = 0
+    matches: int = 0
+    rejected: int = 0
+    ignored: int = 0
+    pruned: int = 0
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether this group is the unreadable events, which have no tenant and collection."""
+        return self.tenant is None and self.collection is None and self.rejected + self.ignored > 0
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One micro-batch of a stream: when it began, in seconds since the job did, and how long it took."""
+
+    id: int
+    began: float
+    seconds: float
+    events: int
+    matches: int = 0
+    version: str | None = None
 
 
 @final
@@ -76,8 +109,8 @@ class Counts(Collector):
         """Add the tallies of one pass, and its rejected events by code."""
         with self._lock:
             for row in sorted(rows, key=lambda row: -row["events"]):
-                counts = self._parts.setdefault((row["tenant"], row["collection"]), [0] * len(_FIELDS))
-                for index, name in enumerate(_FIELDS):
+                counts = self._parts.setdefault((row["tenant"], row["collection"]), [0] * len(FIELDS))
+                for index, name in enumerate(FIELDS):
                     counts[index] += row[name] or 0
                 series = row["collection"]
                 if series is not None and series not in self._series and len(self._series) < COLLECTIONS:
@@ -106,9 +139,15 @@ class Counts(Collector):
         """Events a second while they were matched."""
         return self.total("events") / self.matching if self.matching else 0.0
 
+    @property
+    def skew(self) -> float:
+        """The largest collection's events as a multiple of the mean; 1 if all are equal, 0 without collections."""
+        events = [part.events for part in self.parts() if not part.is_unread]
+        return max(events) * len(events) / sum(events) if sum(events) else 0.0
+
     def total(self, name: str) -> int:
         """Add up one of `events`, `matched`, `matches`, `rejected`, `ignored`, `pruned`."""
-        index = _FIELDS.index(name)
+        index = FIELDS.index(name)
         with self._lock:
             return sum(counts[index] for counts in self._parts.values())
 
@@ -116,7 +155,7 @@ class Counts(Collector):
         """Return the counts of each tenant and collection."""
         with self._lock:
             return [
-                Part(tenant=tenant, collection=collection, **dict(zip(_FIELDS, counts, strict=True)))
+                Part(tenant=tenant, collection=collection, **dict(zip(FIELDS, counts, strict=True)))
                 for (tenant, collection), counts in self._parts.items()
             ]
 
@@ -136,8 +175,7 @@ class Counts(Collector):
             yield _family(metric, {(label,): count for label, count in series.items()})
         yield _family(IGNORED, {(): sum(part.ignored for part in parts)})
         yield _family(REJECTED, {(code,): count for code, count in self.codes.items()})
-        read = [part.events for part in parts if not part.is_unread]
-        yield _family(SKEW, {(): max(read) * len(read) / sum(read)} if sum(read) else {})
+        yield _family(SKEW, {(): skew} if (skew := self.skew) else {})
         yield _family(BATCHES, {(): self.batch_count})
         yield _family(BATCH_SECONDS, {(): self.batches[-1].seconds} if self.batches else {})
         yield _family(REFUSED, {(): self.refused})

@@ -70,18 +70,18 @@ def interruptible(work: Callable[[ExitStack], int]) -> int:
 
 
 @contextmanager
-def session(conf: Mapping[str, str], master: str | None, level: str) -> Iterator[SparkSession]:
-    """Return the existing session, or make one and stop it at the end."""
+def session(conf: Mapping[str, str], master: str | None, level: str, *, progress: bool = False) -> Iterator[SparkSession]:
+    """Return the existing session, or make one, with Spark's progress bar or without, and stop it at the end."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
     from pyspark.sql import SparkSession
 
-    # `said` reports it in a sentence.
+    # `diagnose` reports it in a sentence.
     quieten()
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
         return
-    builder = SparkSession.builder.appName("streamer").config("spark.ui.showConsoleProgress", "false")
+    builder = SparkSession.builder.appName("streamer").config("spark.ui.showConsoleProgress", str(progress).lower())
     with tempfile.TemporaryDirectory(prefix="streamer-") as folder:
         if "PYSPARK_GATEWAY_PORT" not in os.environ:
             # Without spark-submit this process starts the JVM, which should be as quiet as configured.
