@@ -39,7 +39,7 @@ pytest.register_assert_rewrite("tests.conformance.runner")
 
 def pytest_xdist_auto_num_workers() -> int:
     """Return the workers of `-n auto`: more than processors, because many tests wait for servers."""
-    return (os.cpu_count() or 1) + 4
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
