@@ -11,8 +11,7 @@ Each is a condition of PostgreSQL on the columns of the row, which is `data` (po
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from streamer.errors import SubscriptionError
 from streamer.importing.aws import refuse_unresolved
@@ -20,7 +19,7 @@ from streamer.importing.bounds import check_size
 from streamer.importing.conditions import Path, subscription_parts
 from streamer.importing.hasura_metadata import permission_rules
 from streamer.importing.postgres import Truth, both, either, is_null, like, matches, negated, one_of, ordered
-from streamer.importing.rules import Rule, is_yaml, json_rules, parsed, wrapped_rule
+from streamer.importing.rules import Rule, is_yaml, json_rules, refuse, wrapped_rule
 
 _LOGIC: Final = ("_and", "_or", "_not", "_exists")
 _ORDERS: Final = {"_gt": ">", "_gte": ">=", "_lt": "<", "_lte": "<="}
@@ -42,16 +41,12 @@ def rules(text: str) -> Iterator[Rule]:
     Raises:
         SubscriptionError: the file is neither JSON nor YAML.
     """
-    document: Any = None
     if is_yaml(text):
         from streamer.importing.template_yaml import read_template
 
         document = read_template(text)
         return permission_rules(document, _translate) or iter([wrapped_rule("", document, _translate)])
-    # A file with an expression a line is no document.
-    with suppress(SubscriptionError):
-        document = parsed(text)
-    return permission_rules(document, _translate) or json_rules(text, _translate)
+    return json_rules(text, _translate, lambda document: permission_rules(document, _translate))
 
 
 def _translate(rule: Any, place: str = "") -> Mapping[str, Any]:
@@ -62,7 +57,7 @@ def _translate(rule: Any, place: str = "") -> Mapping[str, Any]:
 
 def _expression(rule: Any, place: str) -> Truth:
     if not isinstance(rule, dict):
-        _refuse('expected an object, as {"status": {"_eq": "paid"}}', place)
+        refuse('expected an object, as {"status": {"_eq": "paid"}}', place)
     prefix = f"{place}." if place else ""
     return both(*(_clause(name, operand, prefix + name) for name, operand in rule.items()))
 
@@ -78,9 +73,9 @@ def _clause(name: str, argument: Any, place: str) -> Truth:
         case "_not":
             return negated(_expression(argument, place))
         case "_exists":
-            _refuse("_exists queries another table, which an event does not have", place)
+            refuse("_exists queries another table, which an event does not have", place)
     if not name or name.startswith("$"):
-        _refuse(f"expected a column or one of {', '.join(_LOGIC)}", place)
+        refuse(f"expected a column or one of {', '.join(_LOGIC)}", place)
     path = Path((name,))
     if not isinstance(argument, dict):
         return _operator(path, "_eq", argument, place)
@@ -97,7 +92,7 @@ def _operator(path: Path, op: str, operand: Any, place: str) -> Truth:
             _check_scalar(each, f"{place}[{index}]")
         return one_of(path, operand, place) if word == "_in" else negated(one_of(path, operand, place))
     if not word.startswith("_") or word in _LOGIC:
-        _refuse("relationships and JSON cannot be translated: an event has only the columns of its row", place)
+        refuse("relationships and JSON cannot be translated: an event has only the columns of its row", place)
     if word in ("_eq", "_ne", "_neq"):
         _check_scalar(operand, place)
         return one_of(path, [operand], place) if word == "_eq" else negated(one_of(path, [operand], place))
@@ -111,16 +106,12 @@ def _operator(path: Path, op: str, operand: Any, place: str) -> Truth:
 
 def _check(operand: Any, place: str) -> None:
     if operand is None:
-        _refuse("Hasura refuses a comparison with null; write `_is_null`", place)
+        refuse("Hasura refuses a comparison with null; write `_is_null`", place)
     if isinstance(operand, str) and operand.lower().startswith("x-hasura-"):
-        _refuse("a session variable has no value in an event; write a rule for each user or tenant", place)
+        refuse("a session variable has no value in an event; write a rule for each user or tenant", place)
 
 
 def _check_scalar(operand: Any, place: str) -> None:
     _check(operand, place)
     if isinstance(operand, list | dict):
-        _refuse("expected a text, a number or a boolean; write other comparisons in CEL", place)
-
-
-def _refuse(reason: str, place: str) -> NoReturn:
-    raise SubscriptionError(reason, place=place)
+        refuse("expected a text, a number or a boolean; write other comparisons in CEL", place)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from streamer.errors import SubscriptionError
-from streamer.importing.rules import Rule
+from streamer.importing.rules import Rule, refuse
 
 #: A function that translates a boolean expression at a place into members of a subscription.
 Translate: TypeAlias = Callable[[Any, str], Mapping[str, Any]]
@@ -50,10 +49,10 @@ def _of_sources(sources: list[Any], translate: Translate) -> Iterator[Rule]:
     for index, source in enumerate(sources):
         place = f"sources[{index}]"
         if not isinstance(source, dict):
-            yield Rule(place, partial(_fail, "expected an object with `tables`"))
+            yield Rule(place, partial(refuse, "expected an object with `tables`"))
         elif (kind := source.get("kind", "postgres")) not in _POSTGRESQL:
             reason = f"its database is {kind!r}; only conditions with PostgreSQL's meaning have a translation"
-            yield Rule(place, partial(_fail, reason, "kind"))
+            yield Rule(place, partial(refuse, reason, "kind"))
         else:
             tables = source.get("tables", [])
             prefix = f"{source.get('name', index)}." if len(sources) > 1 else ""
@@ -66,7 +65,7 @@ def _of_tables(tables: list[Any], prefix: str, translate: Translate) -> Iterator
             reason = (
                 "expected a table; if it is in another file, import that file, or what `hasura metadata export -o json` prints"
             )
-            yield Rule(f"{prefix}tables[{index}]", partial(_fail, reason))
+            yield Rule(f"{prefix}tables[{index}]", partial(refuse, reason))
             continue
         name = _name(each["table"])
         permissions = each.get(_PERMISSIONS)
@@ -77,7 +76,7 @@ def _of_tables(tables: list[Any], prefix: str, translate: Translate) -> Iterator
 def _rule(entry: Any, table: str, place: str, prefix: str, translate: Translate) -> Rule:
     permission = entry.get("permission") if isinstance(entry, dict) else None
     if not isinstance(permission, dict) or not isinstance(entry.get("role"), str):
-        return Rule(place, partial(_fail, "expected an object with a `role` and a `permission`"))
+        return Rule(place, partial(refuse, "expected an object with a `role` and a `permission`"))
     members = {"id": f"{prefix}{table}:{entry['role']}", "collection": table, "labels": {"role": entry["role"]}}
     return Rule(place, partial(translate, permission.get("filter", {}), "permission.filter"), members)
 
@@ -86,7 +85,3 @@ def _name(table: str | Mapping[str, Any]) -> str:
     if isinstance(table, str):
         return f"public.{table}"
     return f"{table.get('schema', 'public')}.{table['name']}"
-
-
-def _fail(reason: str, place: str = "") -> NoReturn:
-    raise SubscriptionError(reason, place=place)

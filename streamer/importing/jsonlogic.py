@@ -31,8 +31,8 @@ from streamer.importing.conditions import (
     contains_text,
     subscription_parts,
 )
-from streamer.importing.jsonlogic_values import Variable, is_number, is_same, literal, refuse, variable_of
-from streamer.importing.rules import Rule, json_rules
+from streamer.importing.jsonlogic_values import Variable, is_number, is_same, literal, variable_of
+from streamer.importing.rules import Rule, json_rules, refuse
 
 _ORDERS: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
     "<": (lt, ">"), "<=": (le, ">="), ">": (gt, "<"), ">=": (ge, "<="),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, final
+from typing import Any, Final, final
 
-from streamer.errors import SubscriptionError
 from streamer.importing.bounds import number
 from streamer.importing.conditions import Path
+from streamer.importing.rules import refuse
 
 #: JavaScript finds these in every object, or in texts and lists.
 _INHERITED: Final = frozenset(
@@ -73,8 +73,3 @@ def is_same(value: Any, other: Any) -> bool:
         return False
     same_type = (is_number(value) and is_number(other)) or type(value) is type(other)
     return same_type and bool(value == other)
-
-
-def refuse(reason: str, place: str) -> NoReturn:
-    """Raise a `SubscriptionError` about a part of a rule."""
-    raise SubscriptionError(reason, place=place)

@@ -38,12 +38,11 @@ from streamer.importing.mongo_fields import (
     read_change,
     read_document,
     read_element,
-    refuse,
     variable,
 )
 from streamer.importing.mongo_values import check_envelope, is_operators, value
 from streamer.importing.regexps import from_pcre
-from streamer.importing.rules import Rule, json_rules, parsed
+from streamer.importing.rules import Rule, json_rules, refuse
 
 _LOGIC: Final = ("$and", "$or", "$nor")
 _ORDERS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
@@ -59,22 +58,18 @@ _SHELL: Final = re.compile(r"\s*(?:db\b|\[?\s*\{\s*['\w$])")
 
 
 def rules(text: str) -> Iterator[Rule]:
-    """Yield the query filters, or the pipelines, of a file.
+    """Return the query filters, or the pipelines, of a file.
 
     Raises:
         SubscriptionError: the file is in JavaScript.
     """
-    try:
-        document = parsed(text)
-    except SubscriptionError:
-        if _SHELL.match(text):
-            reason = "expected JSON, not JavaScript. Print the query as JSON in the shell: EJSON.stringify({status: 'paid'})"
-            raise SubscriptionError(reason) from None
-        document = None
-    if _is_pipeline(document):
-        yield Rule("", lambda: _translate(document))
-    else:
-        yield from json_rules(text, _translate)
+    if _SHELL.match(text):
+        refuse("expected JSON, not JavaScript. Print the query as JSON in the shell: EJSON.stringify({status: 'paid'})")
+    return json_rules(text, _translate, _pipeline_rules)
+
+
+def _pipeline_rules(document: Any) -> Iterator[Rule] | None:
+    return iter([Rule("", lambda: _translate(document))]) if _is_pipeline(document) else None
 
 
 def _is_pipeline(rule: Any) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from streamer.errors import SubscriptionError
 from streamer.importing.conditions import (
@@ -28,6 +28,7 @@ from streamer.importing.conditions import (
     all_of,
     any_of,
 )
+from streamer.importing.rules import refuse
 
 #: Each step of a path doubles the condition, since it may lead to a list.
 _MOST_STEPS: Final = 6
@@ -174,8 +175,3 @@ def _absent(path: Path) -> Condition:
     lists = [Not(Test(Path(path.names[:length], path.root), "type", ["list"])) for length in range(1, len(path.names))]
     objects = [] if path.root in ("data", "before", "envelope") else [Test(Path((), path.root), "type", ["object"])]
     return all_of(*objects, Not(Test(path, "exists")), *lists)
-
-
-def refuse(reason: str, place: str) -> NoReturn:
-    """Raise a `SubscriptionError` about a part of a rule."""
-    raise SubscriptionError(reason, place=place)

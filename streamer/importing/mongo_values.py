@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from streamer.events.extended_json import plain
 from streamer.importing.bounds import children, number
-from streamer.importing.mongo_fields import refuse
+from streamer.importing.rules import refuse
 
 _NUMBER: Final = re.compile(r"\$number(Int|Long|Double|Decimal)")
 _OTHERS: Final = ("$oid", "$uuid", "$date", "$binary", "$regularExpression")

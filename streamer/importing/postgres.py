@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, final
+from typing import Any, Final, final
 
 from streamer.errors import SubscriptionError
 from streamer.importing.bounds import number
 from streamer.importing.conditions import ALWAYS, NEVER, Condition, Not, Path, Test, all_of, any_of, contains_text
 from streamer.importing.regexps import from_postgres
+from streamer.importing.rules import refuse
 from streamer.subscriptions.cel_text import regexp_of
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -87,7 +88,7 @@ def ordered(path: Path, op: str, value: Any, place: str) -> Truth:
     """
     numbers = [each for each in _read(value, place, order=True) if isinstance(each, int | float) and not isinstance(each, bool)]
     if not numbers:
-        _refuse("expected a number: the order of texts depends on the database; write this condition in CEL", place)
+        refuse("expected a number: the order of texts depends on the database; write this condition in CEL", place)
     return Truth(Test(path, op, numbers[0]), Test(path, _ORDERS[op], numbers[0]))
 
 
@@ -109,7 +110,7 @@ def like(path: Path, pattern: str, place: str, *, ignore_case: bool = False) -> 
     """
     parts = [(escaped, char) for escaped, char in re.findall(r"(\\?)(.)", pattern, re.S)]
     if any(not escaped and char == "\\" for escaped, char in parts):
-        _refuse("expected a character after the last `\\` of this pattern", place)
+        refuse("expected a character after the last `\\` of this pattern", place)
     # Simple case folding has the cases of ILIKE for these characters; but for it `s` also equals a long s.
     by_flag = ignore_case and pattern.isascii() and "s" not in pattern.lower()
     if (by_flag or not ignore_case) and (simple := _without_regexp(path, parts, ignore_case)) is not None:
@@ -137,7 +138,7 @@ def matches(path: Path, regexp: str, place: str, *, ignore_case: bool = False) -
     try:
         return _of_text(path, Test(path, "matches", from_postgres(regexp, ignore_case=ignore_case)))
     except SubscriptionError as error:
-        _refuse(error.reason, f"{place}, {error.place}")
+        refuse(error.reason, f"{place}, {error.place}")
 
 
 def _of_text(path: Path, true: Condition) -> Truth:
@@ -167,9 +168,9 @@ def _read(value: Any, place: str, *, order: bool = False) -> list[Any]:
     text = value.strip(_SPACES)
     if _TIME.match(text):
         instead = "timestamp(data.at) > timestamp('2026-01-31T00:00:00Z')" if order else "data.day == '2026-01-31'"
-        _refuse(f"dates and times have several spellings; write this condition in CEL, as {instead}", place)
+        refuse(f"dates and times have several spellings; write this condition in CEL, as {instead}", place)
     if text.startswith(("{", "[")):
-        _refuse("lists, ranges and JSON cannot be translated; write this condition in CEL", place)
+        refuse("lists, ranges and JSON cannot be translated; write this condition in CEL", place)
     values: list[Any] = [value]
     if _UUID.fullmatch(text) and text.lower() != value:
         values.append(text.lower())
@@ -178,7 +179,3 @@ def _read(value: Any, place: str, *, order: bool = False) -> list[Any]:
     if text.lower() in _BOOLEANS:
         values.append(_BOOLEANS[text.lower()])
     return values
-
-
-def _refuse(reason: str, place: str) -> NoReturn:
-    raise SubscriptionError(reason, place=place)

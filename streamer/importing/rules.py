@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, NoReturn, TypeAlias, final
 
 from streamer.errors import SubscriptionError
 
@@ -43,8 +43,13 @@ class Rule:
     members: Mapping[str, Any] = field(default_factory=dict)
 
 
-def json_rules(text: str, translate: Translate) -> Iterator[Rule]:
+def json_rules(
+    text: str, translate: Translate, document_rules: Callable[[Any], Iterator[Rule] | None] = lambda _: None
+) -> Iterator[Rule]:
     """Yield the rules of a file in a language whose rules are JSON: one rule, a list of rules, or a rule a line.
+
+    Args:
+        document_rules: returns the rules of a document of another form; None for any other document.
 
     Raises:
         SubscriptionError: the text is not JSON; `place` is the line and column.
@@ -57,7 +62,9 @@ def json_rules(text: str, translate: Translate) -> Iterator[Rule]:
         for number, line in lines:
             yield _line_rule(number, line, translate, parse=True)
         return
-    if isinstance(document, list):
+    if (rules := document_rules(document)) is not None:
+        yield from rules
+    elif isinstance(document, list):
         yield from (wrapped_rule(f"[{index}]", each, translate) for index, each in enumerate(document))
     else:
         yield wrapped_rule("", document, translate)
@@ -142,10 +149,11 @@ def _line_rule(number: int, line: str, translate: Translate, *, parse: bool) -> 
         return wrapped_rule(place, parsed(line), translate)
     except SubscriptionError as error:
         reason, column = error.reason, error.place.rpartition(", ")[2]
-        return Rule(place, lambda: _refuse(reason, column))
+        return Rule(place, lambda: refuse(reason, column))
 
 
-def _refuse(reason: str, place: str) -> Mapping[str, Any]:
+def refuse(reason: str, place: str = "") -> NoReturn:
+    """Raise a `SubscriptionError` about a part of a rule."""
     raise SubscriptionError(reason, place=place)
 
 

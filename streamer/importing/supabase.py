@@ -30,7 +30,7 @@ from streamer.importing.postgres import (
     one_of,
     ordered,
 )
-from streamer.importing.rules import Rule, text_rules
+from streamer.importing.rules import Rule, refuse, text_rules
 
 _URL: Final = re.compile(r"(?:(?:https?://[^/?#]+)?(?:/rest/v1)?/|(?=\w+\?))(?P<table>[^/?#]+)(?:\?(?P<query>[^#]*))?")
 #: The topics of older channels name a schema: `realtime:public:orders:status=eq.paid`.
@@ -62,7 +62,7 @@ def _translate(rule: Any) -> Mapping[str, Any]:
     if isinstance(rule, dict):
         return _channel(rule)
     if not isinstance(rule, str):
-        _refuse("expected a filter, as status=eq.paid", "")
+        refuse("expected a filter, as status=eq.paid", "")
     if (url := _URL.fullmatch(rule)) is not None:
         return _in_table(unquote(url["table"])) | _filters(url["query"] or "", is_url=True)
     if (table := _TABLE.fullmatch(rule)) is not None:
@@ -73,12 +73,12 @@ def _translate(rule: Any) -> Mapping[str, Any]:
 def _channel(rule: dict[str, Any]) -> dict[str, Any]:
     """Return what a channel of Realtime subscribes to."""
     if unknown := sorted(set(rule) - {"event", "schema", "table", "filter"}):
-        _refuse("expected `event`, `schema`, `table` and `filter`", unknown[0])
+        refuse("expected `event`, `schema`, `table` and `filter`", unknown[0])
     if other := next((name for name, value in rule.items() if not isinstance(value, str)), None):
-        _refuse("expected a text", other)
+        refuse("expected a text", other)
     event = rule.get("event", "*")
     if event not in _EVENTS:
-        _refuse(f"expected one of {', '.join(_EVENTS)}", "event")
+        refuse(f"expected one of {', '.join(_EVENTS)}", "event")
     types = _EVENTS[event]
     parts: dict[str, Any] = {"types": types} if types else {}
     if rule.get("table", "*") != "*":
@@ -94,7 +94,7 @@ def _realtime(condition_text: str) -> dict[str, Any]:
     """Read the filter of a channel: one condition, whose value may contain `&`."""
     name, _, condition = condition_text.partition("=")
     if re.search(r"&[^&=]+=(?:not\.)?[a-z]+\.", condition):
-        _refuse("a channel of Realtime has one filter; write a line without `event`, as orders:a=eq.1&b=eq.2", "filter")
+        refuse("a channel of Realtime has one filter; write a line without `event`, as orders:a=eq.1&b=eq.2", "filter")
     op, _, value = condition.partition(".")
     if op != "in":
         return dict(subscription_parts(_condition(name, condition, name).true))
@@ -106,11 +106,11 @@ def _filters(query: str, *, is_url: bool) -> dict[str, Any]:
     truths = []
     parts = query.split("&") if query or not is_url else []
     if len(parts) > _MOST_CONDITIONS:
-        _refuse(f"expected at most {_MOST_CONDITIONS:,} conditions", "")
+        refuse(f"expected at most {_MOST_CONDITIONS:,} conditions", "")
     for part in parts:
         name, separator, value = (unquote_plus(each) if is_url else each for each in part.partition("="))
         if not separator:
-            _refuse("expected a filter, as status=eq.paid", part[:80])
+            refuse("expected a filter, as status=eq.paid", part[:80])
         if name in ("select", "order") and is_url and "!inner" not in value:
             continue
         truths.append(_parameter(name, value))
@@ -119,7 +119,7 @@ def _filters(query: str, *, is_url: bool) -> dict[str, Any]:
 
 def _parameter(name: str, value: str) -> Truth:
     if name in ("select", "order", "limit", "offset", "columns", "on_conflict"):
-        _refuse("this parameter selects no rows by their values; leave it out", name)
+        refuse("this parameter selects no rows by their values; leave it out", name)
     if name in ("and", "or", "not.and", "not.or"):
         return _Tree(f"{name}{value}", name).read()
     return _condition(name, value, name)
@@ -130,7 +130,7 @@ def _condition(column: str, text: str, place: str, *, quoted: bool = False) -> T
     path = Path((_column(column, place),))
     op, separator, value = text.removeprefix("not.").partition(".")
     if not separator:
-        _refuse("expected an operator and a value, as eq.paid", place)
+        refuse("expected an operator and a value, as eq.paid", place)
     if quoted and value.startswith('"') and op != "in":
         value = _unquoted(value)
     truth = _operator(path, op, value, f"{place}, {op[:40]}")
@@ -142,7 +142,7 @@ def _column(text: str, place: str) -> str:
     if _QUOTED.fullmatch(text):
         return _unquoted(text)
     if not text or text in ("and", "or") or re.search(r'->|[().:/?"]', text):
-        _refuse("expected a column, in quotes if it has a `.` or `:`; JSON and other tables cannot be translated", place)
+        refuse("expected a column, in quotes if it has a `.` or `:`; JSON and other tables cannot be translated", place)
     return text
 
 
@@ -181,12 +181,12 @@ def _is(path: Path, value: str, place: str) -> Truth:
 def _listed(value: str, place: str, one: re.Pattern[str] = _ITEM) -> list[str]:
     """Return the values of a list such as `(a,b,"c,d")`."""
     if not (value.startswith("(") and value.endswith(")")):
-        _refuse("expected a list, as in.(a,b)", place)
+        refuse("expected a list, as in.(a,b)", place)
     items, at, text = [], 0, value[1:-1]
     while text:
         item = one.match(text, at)
         if item is None:
-            _refuse('expected values between commas, or in quotes, as in.(a,"b,c")', place)
+            refuse('expected values between commas, or in quotes, as in.(a,"b,c")', place)
         items.append(_unquoted(item[1]) if item[1].startswith('"') else item[1])
         at = item.end()
         if not item[2]:
@@ -249,8 +249,4 @@ class _Tree:
         return _condition(column[0], value[1], f"{self._place}, {column[0]}", quoted=True)
 
     def _refuse(self, reason: str) -> NoReturn:
-        _refuse(f"{reason} at character {self._at + 1 - len(self._place)}", self._place)
-
-
-def _refuse(reason: str, place: str) -> NoReturn:
-    raise SubscriptionError(reason, place=place)
+        refuse(f"{reason} at character {self._at + 1 - len(self._place)}", self._place)
